@@ -34,8 +34,7 @@ pub(crate) async fn renew(
     let Some((renew, confirmation, ends)) = acquisition.with_lease(sending).flatten() else {
         return Err(lock.add_context(client.failure_or(AcquisitionError::LeaseLost)));
     };
-    let limit = client.settings.acquisition.call_timeout + confirmation.timeout();
-    let until = ends.min(now.saturating_add(limit));
+    let until = ends.min(client.call_deadline(confirmation));
     let send = async |renew: RenewRequest| {
         let call = renew.call(acquisition.id, lock);
         parse_reply(

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState, Context, Effects};
-use rwlease_core::protocol::{AcquisitionId, Call, ClientId, LockKey};
+use rwlease_core::protocol::{AcquisitionId, Call, ClientId, Confirmation, LockKey};
 use rwlease_core::resp::RespValue;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
@@ -355,9 +355,15 @@ impl ClientInner {
         self.registry().take_due(now)
     }
 
+    /// When a call that begins now has timed out. Confirmations come on top of the call timeout.
+    pub(crate) fn call_deadline(&self, confirmation: Confirmation) -> LocalInstant {
+        let limit = self.settings.acquisition.call_timeout + confirmation.timeout();
+        self.clock.now().saturating_add(limit)
+    }
+
     /// Sends a query about a lock, which changes nothing.
     pub(crate) async fn query(&self, lock: &LockKey, call: &Call) -> Result<RespValue> {
-        let until = self.clock.now().saturating_add(self.settings.acquisition.call_timeout);
+        let until = self.call_deadline(Confirmation::default());
         let answer = self.transport.call(call, until).await;
         answer.map(|answer| answer.value).map_err(|error| lock.add_context(error))
     }

@@ -100,10 +100,10 @@ impl<'a> AcceptTransfer<'a> {
         let AcceptTransfer { client, transfer, options, timeout } = self;
         let lock = LockKey::new(LockKind::ReadWrite, &client.settings.key_prefix, &transfer.name)?;
         check_options(&options).map_err(|error| lock.add_context(error))?;
-        let deadline = client
-            .clock
-            .now()
-            .saturating_add(timeout.unwrap_or(client.settings.acquisition.call_timeout));
+        let deadline = match timeout {
+            Some(timeout) => client.clock.now().saturating_add(timeout),
+            None => client.call_deadline(options.confirmation),
+        };
         let TransferredLease { mode, id, token, .. } = transfer.lease;
         let acquisition =
             acquire_task::accept_transfer(client, &lock, (mode, id, token), &options, deadline)

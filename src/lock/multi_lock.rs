@@ -131,8 +131,7 @@ impl MultiLock {
     ///
     /// As when awaited, but never `TimedOut` or `AttemptsExhausted`.
     pub async fn try_acquire(self) -> Result<Option<MultiLockGuard>> {
-        let limit = self.wait.timeout.unwrap_or(self.client.settings.acquisition.call_timeout);
-        let until = self.client.clock.now().saturating_add(limit);
+        let until = self.wait.try_deadline(&self.client, self.options.confirmation);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
         check_options(&options)?;
         let tried = try_each(&client, &wanted, &options, until).await?;
@@ -240,7 +239,7 @@ async fn take_in_turn(
     let ends = wait.timeout.map(|timeout| clock.now().saturating_add(timeout));
     let mut held: Vec<Hold> = Vec::new();
     loop {
-        let by = clock.now().saturating_add(client.settings.acquisition.call_timeout);
+        let by = client.call_deadline(options.confirmation);
         let until = ends.map_or(by, |ends| ends.min(by));
         let tried = try_each(client, &wanted[held.len()..], &reserving, until).await?;
         // This drops, and so releases, what was acquired behind the first refusal.
@@ -256,7 +255,7 @@ async fn take_in_turn(
             retry: None,
         };
         let take = |policy| acquire_task::acquire(client, lock, *mode, &reserving, policy);
-        let turn = std::pin::pin!(turn.for_lock(client, lock, take));
+        let turn = std::pin::pin!(turn.for_lock(client, lock, options.confirmation, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
             Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
             Either::Right(_) => None,
@@ -298,7 +297,7 @@ async fn take_at_once(
     let retry = wait.retry.clone().unwrap_or_default();
     let mut tries = retry.begin(client.clock.now(), wait.timeout);
     loop {
-        let until = tries.answer_by(client.clock.now(), client.settings.acquisition.call_timeout);
+        let until = tries.answer_by(client.call_deadline(options.confirmation));
         let tried = try_each(client, wanted, options, until).await?;
         if let Some(held) = tried.into_iter().collect() {
             return Ok(held);

@@ -296,7 +296,8 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
             let (client, lock) = (self.client, self.lock);
             self.check().map_err(|error| lock.add_context(error))?;
             let acquire = |policy| G::acquire(&self, policy);
-            let acquiring = pin!(self.wait.for_lock(client, lock, acquire));
+            let acquiring =
+                pin!(self.wait.for_lock(client, lock, self.options.confirmation, acquire));
             cancel.or(acquiring).await.map_err(|error| lock.add_context(error))
         })
     }
@@ -369,8 +370,7 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             let request = self.0;
             let (client, lock) = (request.client, request.lock);
             request.check().map_err(|error| lock.add_context(error))?;
-            let limit = request.wait.timeout.unwrap_or(client.settings.acquisition.call_timeout);
-            let until = client.clock.now().saturating_add(limit);
+            let until = request.wait.try_deadline(client, request.options.confirmation);
             let for_cached = match lock.can_be_cached() {
                 true => client.settings.cache.try_wait,
                 false => Duration::ZERO,

@@ -107,9 +107,8 @@ pub(crate) struct Tries<'a> {
 }
 
 impl Tries<'_> {
-    /// The deadline for the answer to a try that begins now.
-    pub(crate) fn answer_by(&self, now: LocalInstant, call_timeout: Duration) -> LocalInstant {
-        let by = now.saturating_add(call_timeout);
+    /// The deadline for the answer to a try that may take until `by`.
+    pub(crate) fn answer_by(&self, by: LocalInstant) -> LocalInstant {
         self.until.map_or(by, |until| until.min(by))
     }
 

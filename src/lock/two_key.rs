@@ -185,8 +185,7 @@ impl TwoKeyRwLock {
 
     async fn attempt(&self, mode: LockMode, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         let options = self.options(mode, lease)?;
-        let until =
-            self.client.clock.now().saturating_add(self.client.settings.acquisition.call_timeout);
+        let until = self.client.call_deadline(options.confirmation);
         self.take(mode, &options, WaitPolicy::strict_try(until)).await
     }
 
@@ -200,7 +199,10 @@ impl TwoKeyRwLock {
         let wait =
             WaitOptions { timeout: Some(timeout), retry: Some(RetryPolicy::fixed(INTERVAL)) };
         wait.check().map_err(|error| lock.add_context(error))?;
-        wait.for_lock(&self.client, lock, |policy| self.take(mode, &options, policy)).await
+        wait.for_lock(&self.client, lock, options.confirmation, |policy| {
+            self.take(mode, &options, policy)
+        })
+        .await
     }
 
     async fn take(

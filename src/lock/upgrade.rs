@@ -6,16 +6,17 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use rwlease_core::acquisition::WaitPolicy;
+use rwlease_core::acquisition::{HeldLease, WaitPolicy};
 
 use crate::error::{Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
 
 /// Turns the read into a write if nobody else reads.
 pub(crate) async fn try_upgrade(guard: ReadGuard) -> Result<UpgradeAttempt, UpgradeError> {
-    let settings = &guard.0.0.client.settings;
-    let until = guard.0.0.client.clock.now().saturating_add(settings.acquisition.call_timeout);
-    match guard.0.0.become_writer(WaitPolicy::strict_try(until)).await {
+    let lease = &guard.0.0;
+    let confirmation = lease.with(HeldLease::confirmation).unwrap_or_default();
+    let until = lease.client.call_deadline(confirmation);
+    match lease.become_writer(WaitPolicy::strict_try(until)).await {
         Ok(true) => Ok(UpgradeAttempt::Upgraded(WriteGuard(guard.0))),
         Ok(false) => Ok(UpgradeAttempt::OtherReaders(guard)),
         Err(error) => Err(UpgradeError { error, guard }),

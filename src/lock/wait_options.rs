@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rwlease_core::acquisition::WaitPolicy;
-use rwlease_core::protocol::{LockKey, LockKind};
+use rwlease_core::protocol::{Confirmation, LockKey, LockKind};
+use rwlease_core::time::LocalInstant;
 
 use crate::client::ClientInner;
 use crate::error::{AddContext, Error, ErrorKind, Result};
@@ -31,11 +32,24 @@ impl WaitOptions {
         Ok(())
     }
 
+    /// When a try that begins now has timed out.
+    pub(crate) fn try_deadline(
+        &self,
+        client: &ClientInner,
+        confirmation: Confirmation,
+    ) -> LocalInstant {
+        match self.timeout {
+            Some(timeout) => client.clock.now().saturating_add(timeout),
+            None => client.call_deadline(confirmation),
+        }
+    }
+
     /// Acquires the lock, in the queue or by trying again.
     pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
         &self,
         client: &ClientInner,
         lock: &LockKey,
+        confirmation: Confirmation,
         acquire: impl Fn(WaitPolicy) -> F,
     ) -> Result<T> {
         let clock = &*client.clock;
@@ -52,7 +66,7 @@ impl WaitOptions {
         let mut tries = retry.begin(clock.now(), self.timeout);
         loop {
             let began = clock.now();
-            let until = tries.answer_by(began, client.settings.acquisition.call_timeout);
+            let until = tries.answer_by(client.call_deadline(confirmation));
             match acquire(WaitPolicy::strict_try(until)).await {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) => {}

@@ -177,9 +177,11 @@ impl CachedLock {
         mode: LockMode,
         timeout: Option<Duration>,
     ) -> Result<Option<CachedGrant>> {
-        let timeout = timeout.unwrap_or(self.client.settings.acquisition.call_timeout);
         let now = self.client.clock.now();
-        let until = now.saturating_add(timeout);
+        let until = match timeout {
+            Some(timeout) => now.saturating_add(timeout),
+            None => self.client.call_deadline(self.options(false).confirmation),
+        };
         if let Some(share) = self.try_fast_path(mode, now) {
             return Ok(Some(CachedGrant::Shared(share)));
         }

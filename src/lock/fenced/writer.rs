@@ -175,8 +175,7 @@ impl FencedWriter {
             retention_ms: whole_ms(*retention),
             operation,
         };
-        let limit = client.settings.acquisition.call_timeout + confirmation.timeout();
-        let deadline = client.clock.now().saturating_add(limit);
+        let deadline = client.call_deadline(*confirmation);
         let turn = std::pin::pin!(takeover.turn());
         let _turn = match select(turn, client.clock.sleep_until(deadline)).await {
             Either::Left((turn, _)) => turn,

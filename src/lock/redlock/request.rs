@@ -154,7 +154,7 @@ impl RedlockAcquire {
         let mut unreached_since: Option<LocalInstant> = None;
         loop {
             let began = clock.now();
-            let until = tries.answer_by(began, round.member_timeout);
+            let until = tries.answer_by(began.saturating_add(round.member_timeout));
             let error = match round.run(until).await? {
                 RoundOutcome::Held(guard) => return Ok(guard),
                 RoundOutcome::Refused => {

@@ -88,6 +88,25 @@ async fn calls_with_fsync_everysec_may_take_longer_than_the_call_timeout() {
     }
 }
 
+/// As above, for requests that do not wait in a queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn tries_with_fsync_everysec_may_take_longer_than_the_call_timeout() {
+    let everysec = never_on_disk().line("appendfsync everysec");
+    let Some((server, _)) = stage(everysec).await else { return };
+    let settings = Client::builder().call_timeout(Duration::from_millis(100)).fsync(Fsync::Master);
+    let locks = settings.connect_to(&[server.url()]).await.unwrap();
+    let lock = |name| locks.rwlock(name).unwrap();
+    let _tried = lock("try").try_write().await.unwrap().expect("it is free");
+    let _mutex = locks.set_nx_mutex("m").unwrap().lock().await.unwrap();
+    let _all = locks.multi_lock().write("one").write("two").await.unwrap();
+    let _each = locks.multi_lock().write("three").try_acquire().await.unwrap().expect("free");
+    let upgraded = lock("upgrade").read().await.unwrap().try_upgrade().await.unwrap().upgraded();
+    let transfer = upgraded.expect("nobody else reads").into_transfer().await.unwrap();
+    let _accepted = locks.accept_transfer(&transfer).await.unwrap();
+    let cached = lock("cached").cached().unwrap();
+    let _cached = cached.try_write().await.unwrap().expect("it is free");
+}
+
 /// The second try comes less than a second after the first one, so that its members wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_with_fsync_everysec_is_granted_within_the_default_member_timeout() {
