@@ -180,10 +180,13 @@ impl Lease {
     ///
     /// Cancel safe: it can be dropped and called again.
     pub async fn at_risk(&self) {
-        let moment = |holding: &HeldLease| {
-            holding.at_risk_from().map_or(holding.deadline, |from| from.min(holding.deadline))
-        };
-        self.reached(moment).await;
+        self.reached(risk_or_end).await;
+    }
+
+    /// Whether it is at risk or has ended.
+    pub(crate) fn is_at_risk(&self) -> bool {
+        let now = self.client.clock.now();
+        self.with(|holding| holding.is_lost() || now >= risk_or_end(holding)).unwrap_or(true)
     }
 
     /// Waits for a moment, which may change, or for the end of the lease.
@@ -359,6 +362,11 @@ impl Lease {
             .with_lease(|holding| (!holding.is_releasing()).then(|| look(holding)))
             .flatten()
     }
+}
+
+/// When a lease is at risk, or ends without an alarm.
+fn risk_or_end(holding: &HeldLease) -> LocalInstant {
+    holding.at_risk_from().map_or(holding.deadline, |from| from.min(holding.deadline))
 }
 
 impl fmt::Debug for Lease {

@@ -1,9 +1,10 @@
 //! The guard of a lock that a quorum granted.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, select};
 use rwlease_core::acquisition::RenewalPolicy;
 use rwlease_core::protocol::{MAX_TOKEN_LEAD, RaiseTokenReply};
 use tokio::task::AbortHandle;
@@ -132,6 +133,19 @@ impl RedlockGuard {
     /// Cancel safe: it can be dropped and called again.
     pub async fn ended(&self) {
         self.members.ended().await;
+    }
+
+    /// Completes when the lock is at risk: when less than a majority of the leases is held and not
+    /// [at risk](Lease::at_risk). It completes before [`ended`](RedlockGuard::ended), or with it if
+    /// the lock ends without an alarm. The client continues to renew the leases, and to reacquire
+    /// the lock at missing members.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it can be dropped and called again.
+    pub async fn at_risk(&self) {
+        let (ended, at_risk) = (pin!(self.members.ended()), pin!(self.members.at_risk()));
+        drop(select(ended, at_risk).await);
     }
 
     /// Extends the leases to their requested length, on a majority of the members. Needed only for

@@ -140,6 +140,21 @@ impl MemberLeases {
         }
     }
 
+    /// Completes when less than a majority of the leases is held and not at risk.
+    pub(super) async fn at_risk(&self) {
+        loop {
+            let mut added = std::pin::pin!(self.added.notified());
+            added.as_mut().enable();
+            let leases = self.leases().into_iter().map(|(_, lease)| lease);
+            let sound: Vec<Lease> = leases.filter(|lease| !lease.is_at_risk()).collect();
+            if sound.len() < self.round.quorum.majority() {
+                return;
+            }
+            let alarms = select_all(sound.iter().map(|lease| Box::pin(lease.at_risk())));
+            drop(select(added, alarms).await);
+        }
+    }
+
     /// Leaves a member out for good, and releases the lock there.
     pub(super) fn leave_out(&self, place: usize) {
         let mut members = self.members();

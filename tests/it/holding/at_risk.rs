@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{LeaseState, RenewalPolicy};
+use rwlease::{LeaseState, Redlock, RenewalPolicy};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::events::on_event;
@@ -147,4 +147,25 @@ async fn at_risk_of_other_guards_is_that_of_their_leases() {
     };
     timeout(30 * SECOND, all).await.unwrap();
     assert!(cached.is_held(), "the longest lease");
+}
+
+/// A majority of three is two, so one member at risk is no alarm.
+#[tokio::test(start_paused = true)]
+async fn redlock_guard_is_at_risk_when_less_than_a_majority_is_sound() {
+    let standalone = || EmbeddedCluster::builder().standalone().build();
+    let engines = [standalone(), standalone(), standalone()];
+    let members = [client(&engines[0]).await, client(&engines[1]).await, client(&engines[2]).await];
+    let quorum = Redlock::new(members).unwrap();
+    let guard = quorum.write("a").lease(LEASE).await.unwrap();
+    engines[0].faults().pause(0);
+    assert!(timeout(30 * SECOND, guard.at_risk()).await.is_err(), "two members are sound");
+    after_pause(&engines[1], guard.at_risk()).await;
+    assert!(guard.is_held() && guard.state() == LeaseState::Uncertain);
+    engines[1].faults().resume(0);
+    sleep(2 * SECOND).await;
+    assert!(timeout(30 * SECOND, guard.at_risk()).await.is_err(), "a false alarm");
+    engines[1].faults().pause(0);
+    guard.ended().await;
+    guard.at_risk().await;
+    assert!(!guard.is_held());
 }
