@@ -204,8 +204,9 @@ impl<'a, G: Guard> Acquire<'a, G> {
     ///
     /// Without this, a failed master loses writes that its replicas have not received, and the
     /// promoted replica can grant a held lock again. With it, the lock survives if one of the
-    /// replicas that confirmed is promoted. If the slot moves to another master, the replicas there
-    /// confirm the lease at its next renewal.
+    /// replicas that confirmed is promoted. It does not help if the master restarts first, because
+    /// the replicas then copy what its disk had: see [`fsync`](Self::fsync). If the slot moves to
+    /// another master, the replicas there confirm the lease at its next renewal.
     ///
     /// It costs one trip from the master to its replicas. If fewer replicas confirm within 250 ms,
     /// the lock is released and the request fails with

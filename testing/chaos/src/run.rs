@@ -180,8 +180,8 @@ async fn act(
 /// Returns nothing if the server lacks what the row needs, or if this process lacks the rights.
 async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Result<Option<Scene>> {
     let mut shape = ClusterConfig { node_timeout: row.node_timeout, ..ClusterConfig::default() };
-    if variant.load.fsync {
-        shape = shape.line("appendonly yes").line("appendfsync always");
+    for line in variant.load.log.settings() {
+        shape = shape.line(*line);
     }
     let (cluster, space) = match row.nemesis {
         Nemesis::Partition => {

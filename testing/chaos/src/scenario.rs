@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::{History, Nanos, now, wall_clock_lead};
 use super::ledger::{Change, Completion, Ledger};
+use super::nemesis::restart::{Log, LogEnd};
 use super::store::Store;
 use super::worker::{LIMIT, Orders, Worker};
 use testkit::{Cluster, ConnectBuilder, Error, NetworkNamespace, PollLimit, Result};
@@ -32,6 +33,8 @@ pub struct Load {
     pub replicas: u32,
     /// Whether the masters and these replicas must have each grant and each renewal on disk.
     pub fsync: bool,
+    pub log: Log,
+    pub log_end: LogEnd,
     pub lease: Duration,
     /// The claim window of pushed grants: long where servers and workers share few processors. Each
     /// waiter that is gone delays the next one by as much.

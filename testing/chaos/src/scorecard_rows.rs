@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::nemesis::Nemesis;
+use super::nemesis::restart::{Log, LogEnd};
 use super::scenario::Load;
 
 #[derive(Clone, Debug)]
@@ -159,6 +160,15 @@ pub fn rows() -> Vec<Row> {
             ],
         },
         Row {
+            name: "restart",
+            title: "`kill -9` of a master, and the same master back before a replica takes over",
+            nemesis: Nemesis::Restart,
+            least: 50,
+            smoke: 1,
+            variants: restarts(),
+            ..Row::usual()
+        },
+        Row {
             name: "pause",
             title: "a master stops until a replica takes over, and goes on",
             nemesis: Nemesis::Pause,
@@ -283,6 +293,8 @@ fn usual(replicas: u32) -> Load {
         reads_percent: 50,
         replicas,
         fsync: false,
+        log: Log::None,
+        log_end: LogEnd::Whole,
         lease: Duration::from_secs(12),
         claim: Duration::from_secs(10),
         hold: Duration::from_millis(30),
@@ -328,8 +340,29 @@ fn semaphores(replicas: u32) -> Load {
 
 /// For servers that have `WAITAOF`.
 fn on_disk() -> Variant {
-    let load = Load { fsync: true, ..usual(1) };
+    let load = Load { fsync: true, log: Log::Always, ..usual(1) };
     Variant { name: "replicas(1), fsync", load, promises: CONFIRMED }
+}
+
+/// By what the log of a master has, and where it ends when the master starts again.
+fn restarts() -> Vec<Variant> {
+    let variant = |name, load, (log, log_end), promises| Variant {
+        name,
+        load: Load { log, log_end, ..load },
+        promises,
+    };
+    let cut = (Log::EverySec, LogEnd::OnDisk);
+    let on_disk = Load { fsync: true, ..usual(0) };
+    vec![
+        variant("always", usual(0), (Log::Always, LogEnd::Whole), CONFIRMED),
+        variant("always, half a command", usual(0), (Log::Always, LogEnd::HalfCommand), CONFIRMED),
+        variant("everysec, power failure, fsync", on_disk, cut, CONFIRMED),
+        variant("everysec", usual(0), (Log::EverySec, LogEnd::Whole), COUNTED),
+        variant("everysec, power failure", usual(0), cut, COUNTED),
+        variant("everysec, power failure, replicas(1)", usual(1), cut, COUNTED),
+        variant("no log", usual(0), (Log::None, LogEnd::Whole), COUNTED),
+        variant("no log, replicas(1)", usual(1), (Log::None, LogEnd::Whole), COUNTED),
+    ]
 }
 
 fn unconfirmed(load: Load) -> Variant {

@@ -13,6 +13,7 @@ mod moves;
 pub mod partition;
 mod pause;
 pub mod permission;
+pub mod restart;
 mod split_master;
 mod unordered;
 
@@ -29,6 +30,7 @@ pub enum Nemesis {
     Drain,
     FailOver,
     Kill,
+    Restart,
     Pause,
     Partition,
     Clients,
@@ -54,6 +56,7 @@ impl Nemesis {
             Nemesis::Drain => drain::strike(scene).await,
             Nemesis::FailOver => fail_over::strike(scene).await,
             Nemesis::Kill => kill::strike(scene).await,
+            Nemesis::Restart => restart::strike(scene).await,
             Nemesis::Pause => pause::strike(scene).await,
             Nemesis::Partition => partition::strike(scene).await,
             Nemesis::Clients => clients::strike(scene).await,
