@@ -3,6 +3,7 @@
 // The bans are for the library.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+mod atomic_move;
 mod backend;
 mod balancer;
 mod cluster;
@@ -31,6 +32,7 @@ mod standalone;
 mod waiters;
 mod watchdog;
 
+pub use atomic_move::AtomicMove;
 #[cfg(feature = "cluster-async")]
 pub use backend::cluster_connection;
 #[cfg(any(feature = "native", feature = "redis"))]
