@@ -11,7 +11,7 @@ use super::takeover::{Cause, Side, Takeover};
 use crate::history::now;
 use crate::ledger::Change;
 use crate::scenario::Scene;
-use testkit::{Cluster, PollLimit, Result, SlotMigration};
+use testkit::{Cluster, ClusterNodes, PollLimit, Result, SlotMigration};
 
 /// When the replica takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,11 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
         return Ok(()); // nothing is at stake
     }
     scene.cluster.node(from).run_words::<()>(&format!("SET {other} {other} EX 600")).await?;
-    let mut struck = scene.names_at(takeover.old).await?;
-    if !struck.contains(&name) {
-        struck.push(name);
-    }
+    // A target that does not know the slot's master serves no slot at all.
+    let mut struck =
+        [scene.names_at(takeover.old).await?, scene.names_at(to).await?, vec![name]].concat();
+    struck.sort_unstable();
+    struck.dedup();
 
     let at = now();
     let before = advance(&scene.cluster, step, stage, &lock, &other).await?;
@@ -170,30 +171,17 @@ async fn left_over(cluster: &Cluster, step: SlotMigration) -> Result<String> {
     }
     let mut owners = Vec::new();
     for number in cluster.running() {
-        let view = testkit::ClusterNodes::of(cluster.node(number)).await?;
-        let owner = view.master_of(step.slot).and_then(|id| cluster.number(id));
-        owners.push(format!("{number}: {owner:?}"));
+        owners.push((number, owner_by(cluster, number, step.slot).await?));
     }
-    Ok(format!("{left:?}, owners by node {owners:?}"))
+    Ok(format!("{left:?}, masters by node {owners:?}"))
 }
 
 /// What an operator does: the move goes on between the masters of now. A key at both is the
 /// source's, because the source has served the slot since.
 async fn finish(cluster: &Cluster, step: SlotMigration) -> Result<usize> {
-    let has_slot = |number: usize| async move {
-        let view = testkit::ClusterNodes::of(cluster.node(number)).await?;
-        Ok::<_, testkit::Error>(view.master_of(step.slot) == Some(cluster.id(number)))
-    };
     let mut keys = 0;
-    if !has_slot(step.to).await? {
-        let wait_limit = PollLimit::new("a node to go on with a move");
-        // A node may not know yet that the other one is a master.
-        while let Err(error) = cluster.set_importing(step).await {
-            wait_limit.pause(error).await?;
-        }
-        while let Err(error) = cluster.set_migrating(step).await {
-            wait_limit.pause(error).await?;
-        }
+    if owner_by(cluster, step.to, step.slot).await? != Some(step.to) {
+        repair(cluster, step).await?;
         keys = cluster.replace_keys(step).await?;
     }
     let mut tell = vec![step.to, step.from];
@@ -203,6 +191,34 @@ async fn finish(cluster: &Cluster, step: SlotMigration) -> Result<usize> {
         cluster.assign_slot(number, step).await?;
     }
     Ok(keys)
+}
+
+/// Makes both masters know of the move between them. The target first forgets a move from another
+/// node: as long as it knows of one, it does not learn which node has the slot now.
+async fn repair(cluster: &Cluster, step: SlotMigration) -> Result {
+    let wait_limit = PollLimit::new("both nodes to go on with a move");
+    if cluster.moving_at(step.to).await? != [format!("[{}-<-{}]", step.slot, cluster.id(step.from))]
+    {
+        cluster.set_stable(step.to, step).await?;
+        loop {
+            match owner_by(cluster, step.to, step.slot).await? {
+                Some(owner) if owner == step.from => break,
+                other => wait_limit.pause(format!("the target says {other:?}")).await?,
+            }
+        }
+        cluster.set_importing(step).await?;
+    }
+    // It may not know yet that the target is a master.
+    while let Err(error) = cluster.set_migrating(step).await {
+        wait_limit.pause(error).await?;
+    }
+    Ok(())
+}
+
+/// The master of a slot, as one node says.
+async fn owner_by(cluster: &Cluster, number: usize, slot: u16) -> Result<Option<usize>> {
+    let view = ClusterNodes::of(cluster.node(number)).await?;
+    Ok(view.master_of(slot).and_then(|id| cluster.number(id)))
 }
 
 /// The numbers of keys in the slot at the source and at the target.
