@@ -1,6 +1,6 @@
 //! Slots that change their master in one piece, where the server supports that
-//! ([`has_atomic_moves`](super::Version::has_atomic_moves)): ordered at the source in Valkey, at the
-//! target in Redis.
+//! ([`has_atomic_moves`](super::Version::has_atomic_moves)). Valkey wants the order at the source,
+//! Redis at the target.
 
 use redis::{Value, from_redis_value_ref};
 

@@ -34,7 +34,7 @@ pub enum Nemesis {
     AtOnce,
     Drain,
     FailOver,
-    /// A slot moves key by key, and a replica of one side takes over: of any side, if none is named.
+    /// A slot moves key by key, and a replica of one side takes over; without a name, of any side.
     MoveFailover(Option<Side>, Cause),
     /// The same of the source, on servers whose replicas do not know of such moves.
     ForgottenMove,
