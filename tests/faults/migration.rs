@@ -12,7 +12,7 @@ smoke_tests! {
     target_fails_over_while_slot_moves_key_by_key: "move-failover-target";
     a_side_fails_over_while_slot_moves_in_one_piece: "atomic-failover";
     a_side_is_killed_while_slot_moves: "move-kill", "atomic-kill";
-    move_cancelled_key_by_key: "cancelled-move", "cancelled-move-unguarded";
+    move_cancelled_key_by_key: "cancelled-move";
     move_in_one_piece_cancelled: "cancelled-atomic-move";
     two_masters_name_each_other: "split-master";
     scripts_are_forgotten: "flush";

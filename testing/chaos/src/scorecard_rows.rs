@@ -187,16 +187,8 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "cancelled-move",
-            title: "a slot's keys move and move back; clients are kept from the target meanwhile",
-            nemesis: Nemesis::CancelledMove { is_guarded: true },
-            least: 100,
-            smoke: 3,
-            ..Row::usual()
-        },
-        Row {
-            name: "cancelled-move-unguarded",
-            title: "a slot's keys move and move back, while clients are sent to the target",
-            nemesis: Nemesis::CancelledMove { is_guarded: false },
+            title: "a slot's keys move, and move back",
+            nemesis: Nemesis::CancelledMove,
             least: 100,
             smoke: 3,
             variants: vec![both(false, usual(0), COUNTED)],

@@ -1,6 +1,6 @@
 //! Slots that change their master key by key, in steps between which a test can act.
 
-use redis::{Cmd, cmd};
+use redis::{Cmd, cmd, pipe};
 
 use super::{Cluster, ClusterNodes, Error, Result};
 
@@ -75,11 +75,32 @@ impl Cluster {
         self.move_all(step, Some("REPLACE")).await
     }
 
+    /// Moves the keys of a move that was cancelled from its target back to its source, and deletes
+    /// those that the source has again. Returns the numbers of both.
+    pub async fn move_keys_back(&self, step: SlotMigration) -> Result<(usize, usize)> {
+        let back = SlotMigration { from: step.to, to: step.from, ..step };
+        let (mut moved, mut deleted) = (0, 0);
+        loop {
+            let keys = self.keys_in_slot(back.from, step.slot).await?;
+            let Some(key) = keys.first() else { return Ok((moved, deleted)) };
+            match self.move_key(back, key).await {
+                Ok(()) => moved += 1,
+                Err(error) if error.to_string().contains("BUSYKEY") => {
+                    let mut target = self.node(back.from).connect().await?;
+                    let mut delete = pipe();
+                    delete.cmd("ASKING").ignore().cmd("UNLINK").arg(key).ignore();
+                    delete.query_async::<()>(&mut target).await?;
+                    deleted += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     async fn move_all(&self, step: SlotMigration, how: Option<&str>) -> Result<usize> {
         let mut moved = 0;
         loop {
-            let list = format!("CLUSTER GETKEYSINSLOT {} 100", step.slot);
-            let keys: Vec<Vec<u8>> = self.node(step.from).run_words(&list).await?;
+            let keys = self.keys_in_slot(step.from, step.slot).await?;
             if keys.is_empty() {
                 return Ok(moved);
             }
@@ -109,6 +130,11 @@ impl Cluster {
             self.assign_slot(number, step).await?;
         }
         self.wait_for_agreement().await
+    }
+
+    /// Some of the keys that a node has in a slot.
+    async fn keys_in_slot(&self, at: usize, slot: u16) -> Result<Vec<Vec<u8>>> {
+        self.node(at).run_words(&format!("CLUSTER GETKEYSINSLOT {slot} 100")).await
     }
 
     async fn set_slot(&self, at: usize, slot: u16, what: &str, node: usize) -> Result {

@@ -41,10 +41,7 @@ pub enum Nemesis {
     /// A slot moves in one piece, and a replica takes over.
     AtomicFailover(Option<Side>, Cause),
     /// The keys of a slot are moved and moved back.
-    CancelledMove {
-        /// Whether the source stops sending clients to the target first.
-        is_guarded: bool,
-    },
+    CancelledMove,
     CancelledAtomicMove,
     Kill,
     Pause,
@@ -78,9 +75,7 @@ impl Nemesis {
             Nemesis::AtomicFailover(side, cause) => {
                 atomic_failover::strike(scene, side, cause).await
             }
-            Nemesis::CancelledMove { is_guarded } => {
-                cancelled_moves::by_key(scene, is_guarded).await
-            }
+            Nemesis::CancelledMove => cancelled_moves::by_key(scene).await,
             Nemesis::CancelledAtomicMove => cancelled_moves::atomic(scene).await,
             Nemesis::Kill => kill::strike(scene).await,
             Nemesis::Pause => pause::strike(scene).await,
