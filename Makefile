@@ -61,7 +61,7 @@ test-valkey: valkey redis-py ## Run the suites that depend on the server on Valk
 	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) $(TESTS) --test faults -- $(SCORECARD:%=%::)
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test equality -- scripts_equal_server:: twin::
 
-test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 valkey-9.1")
+test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 redis-8.6 valkey-9.1")
 	@scripts/test-servers $(SERVERS)
 
 test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="native redis fred", FEATURES=all: with all of them compiled in)

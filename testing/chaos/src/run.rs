@@ -197,9 +197,7 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
         _ => (Cluster::start_with(shape).await?, None),
     };
     let version = cluster.version();
-    if row.nemesis == Nemesis::AtOnce && !version.has_atomic_moves()
-        || variant.load.fsync && !version.has_waitaof()
-    {
+    if !row.nemesis.runs_on(version) || variant.load.fsync && !version.has_waitaof() {
         return Ok(None);
     }
     let urls = match row.nemesis {

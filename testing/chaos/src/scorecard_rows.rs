@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::nemesis::Nemesis;
 use super::nemesis::restart::{Log, LogEnd};
+use super::nemesis::{Cause, Nemesis, Side};
 use super::scenario::Load;
 
 #[derive(Clone, Debug)]
@@ -52,6 +52,9 @@ use Promise::*;
 
 /// The promises while servers change without loss.
 const UNSEEN: &[Promise] = &[NoOverlap, InTurn, NoLoss, NothingVanished, NoError, ReleaseWorks];
+
+/// The promises of failovers in agreement with the master.
+const FAILED_OVER: &[Promise] = &[NoOverlap, InTurn, NoLoss, NothingVanished];
 
 /// The promises when a replica has confirmed each grant and each renewal.
 const CONFIRMED: &[Promise] = &[NoOverlap, NothingVanished];
@@ -139,7 +142,66 @@ pub fn rows() -> Vec<Row> {
             least: 50,
             smoke: 2,
             node_timeout: ORDERED,
-            variants: vec![both(false, usual(0), &[NoOverlap, InTurn, NoLoss, NothingVanished])],
+            variants: vec![both(false, usual(0), FAILED_OVER)],
+        },
+        moved_and_failed_over(
+            "move-failover-source",
+            "a slot moves key by key, and the source's replica takes over by order, which knows of the move",
+            Nemesis::MoveFailover(Some(Side::Source), Cause::Order),
+            FAILED_OVER,
+        ),
+        moved_and_failed_over(
+            "move-failover-target",
+            "a slot moves key by key, and the target's replica takes over by order",
+            Nemesis::MoveFailover(Some(Side::Target), Cause::Order),
+            FAILED_OVER,
+        ),
+        moved_and_failed_over(
+            "forgotten-move",
+            "a slot moves key by key, and the source's replica takes over by order, which does not know of the move",
+            Nemesis::ForgottenMove,
+            COUNTED,
+        ),
+        moved_and_failed_over(
+            "atomic-failover",
+            "a slot moves in one piece, and a replica of the source or the target takes over by order",
+            Nemesis::AtomicFailover(None, Cause::Order),
+            FAILED_OVER,
+        ),
+        Row {
+            name: "move-kill",
+            title: "a slot moves key by key, and the source or the target is killed (`kill -9`)",
+            nemesis: Nemesis::MoveFailover(None, Cause::Kill),
+            least: 50,
+            smoke: 1,
+            node_timeout: 1_000,
+            variants: vec![both(true, usual(1), COUNTED)],
+        },
+        Row {
+            name: "atomic-kill",
+            title: "a slot moves in one piece, and the source or the target is killed (`kill -9`)",
+            nemesis: Nemesis::AtomicFailover(None, Cause::Kill),
+            least: 50,
+            smoke: 1,
+            node_timeout: 1_000,
+            variants: vec![both(true, usual(1), COUNTED)],
+        },
+        Row {
+            name: "cancelled-move",
+            title: "a slot's keys move, and move back",
+            nemesis: Nemesis::CancelledMove,
+            least: 100,
+            smoke: 3,
+            variants: vec![both(false, usual(0), COUNTED)],
+            ..Row::usual()
+        },
+        Row {
+            name: "cancelled-atomic-move",
+            title: "a slot's move in one piece is cancelled while its keys are copied",
+            nemesis: Nemesis::CancelledAtomicMove,
+            least: 100,
+            smoke: 3,
+            ..Row::usual()
         },
         Row {
             name: "kill",
@@ -277,6 +339,23 @@ pub fn rows() -> Vec<Row> {
             variants: vec![both(false, usual(0), COUNTED)],
         },
     ]
+}
+
+fn moved_and_failed_over(
+    name: &'static str,
+    title: &'static str,
+    nemesis: Nemesis,
+    promises: &'static [Promise],
+) -> Row {
+    Row {
+        name,
+        title,
+        nemesis,
+        least: 100,
+        smoke: 2,
+        node_timeout: ORDERED,
+        variants: vec![both(false, usual(0), promises)],
+    }
 }
 
 /// Four processes: short holds on every shard, a third of them by cached handles; long holds, which

@@ -41,7 +41,8 @@ pub enum Outcome {
 /// `fred` nothing tells of it: the next poll of a waiter may be its usual one, 3.3 s after the
 /// last.
 fn unaware(faults: &[Fault], backend: Backend) -> Nanos {
-    let moves = |fault: &Fault| ["move", "atomic move", "drain", "skew"].contains(&&*fault.what);
+    let moves =
+        |fault: &Fault| fault.what.contains("move") || ["drain", "skew"].contains(&&*fault.what);
     match backend {
         _ if !faults.iter().any(moves) => 0,
         Backend::Fred => 4_000_000_000,

@@ -29,6 +29,12 @@ impl Cluster {
     /// Promotes a replica, and waits until all nodes agree. Before that, waits until the replica's
     /// last election is forgotten.
     pub async fn fail_over(&self, replica: usize, how: FailoverMode) -> Result {
+        self.promote(replica, how).await?;
+        self.wait_for_agreement().await
+    }
+
+    /// The same, but waits for no other node. While a slot moves, nodes do not agree.
+    pub async fn promote(&self, replica: usize, how: FailoverMode) -> Result {
         if how != FailoverMode::Takeover {
             self.forget_election(replica).await?;
         }
@@ -42,7 +48,7 @@ impl Cluster {
             wait_limit.pause("it is still a replica").await?;
         }
         self.elections().insert(replica, Instant::now());
-        self.wait_for_agreement().await
+        Ok(())
     }
 
     /// Waits until a replica that was promoted by order can be promoted again.

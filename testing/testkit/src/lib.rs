@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod append_only_file;
+mod atomic_move;
 mod backend;
 mod balancer;
 mod cluster;
@@ -33,6 +34,7 @@ mod waiters;
 mod watchdog;
 
 pub use append_only_file::AppendOnlyFile;
+pub use atomic_move::AtomicMove;
 #[cfg(feature = "cluster-async")]
 pub use backend::cluster_connection;
 #[cfg(any(feature = "native", feature = "redis"))]

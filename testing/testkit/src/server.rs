@@ -583,9 +583,15 @@ impl Version {
         (self.major, self.minor) >= (7, 2)
     }
 
-    /// `CLUSTER MIGRATESLOTS`.
+    /// `CLUSTER MIGRATESLOTS` of Valkey, `CLUSTER MIGRATION` of Redis.
     pub fn has_atomic_moves(&self) -> bool {
-        self.name == "Valkey" && self.major >= 9
+        let first = if self.name == "Valkey" { (9, 0) } else { (8, 4) };
+        (self.major, self.minor) >= first
+    }
+
+    /// Whether a replica that takes over goes on with the moves of its master's slots, key by key.
+    pub fn replicates_moves(&self) -> bool {
+        self.name == "Valkey" && self.major >= 8
     }
 
     /// `DELIFEQ`.

@@ -1,9 +1,8 @@
-//! Slots that change their master: key by key, in steps between which a test can act, or at once
-//! where the server supports that.
+//! Slots that change their master key by key, in steps between which a test can act.
 
-use redis::{Cmd, cmd};
+use redis::{Cmd, cmd, pipe};
 
-use super::{Cluster, Error, PollLimit, Result};
+use super::{Cluster, ClusterNodes, Error, Result};
 
 /// A slot that is moving from one node to another, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,28 +31,87 @@ impl Cluster {
         if from == to {
             return Err(Error::new(format!("slot {slot} is at node {to} already")));
         }
-        self.set_slot(to, slot, "IMPORTING", from).await?;
-        self.set_slot(from, slot, "MIGRATING", to).await?;
-        Ok(SlotMigration { slot, from, to })
+        let step = SlotMigration { slot, from, to };
+        self.set_importing(step).await?;
+        self.set_migrating(step).await?;
+        Ok(step)
     }
 
-    /// Moves all keys that the source still has, and returns their number.
+    /// The first step: the target serves clients that send ASKING.
+    pub async fn set_importing(&self, step: SlotMigration) -> Result {
+        self.set_slot(step.to, step.slot, "IMPORTING", step.from).await
+    }
+
+    /// The second step: the source answers ASK for keys that it does not have.
+    pub async fn set_migrating(&self, step: SlotMigration) -> Result {
+        self.set_slot(step.from, step.slot, "MIGRATING", step.to).await
+    }
+
+    /// Tells a node that the target has the slot.
+    pub async fn assign_slot(&self, at: usize, step: SlotMigration) -> Result {
+        self.set_slot(at, step.slot, "NODE", step.to).await
+    }
+
+    /// Ends the migration at a node, without a change of the slot's master.
+    pub async fn set_stable(&self, at: usize, step: SlotMigration) -> Result {
+        self.node(at).run_words(&format!("CLUSTER SETSLOT {} STABLE", step.slot)).await
+    }
+
+    /// The migrations of slots that a node reports of itself: `[slot->-id]` and `[slot-<-id]`.
+    pub async fn moving_at(&self, number: usize) -> Result<Vec<String>> {
+        let view = ClusterNodes::of(self.node(number)).await?;
+        Ok(view.0.get(self.id(number)).map(|entry| entry.moving.clone()).unwrap_or_default())
+    }
+
+    /// Moves all keys that the source still has, and returns their number. A key that the target
+    /// has as well is an error.
     pub async fn move_keys(&self, step: SlotMigration) -> Result<usize> {
+        self.move_all(step, None).await
+    }
+
+    /// The same, but the source's keys replace those of the target: for the repair of a slot that
+    /// two nodes served.
+    pub async fn replace_keys(&self, step: SlotMigration) -> Result<usize> {
+        self.move_all(step, Some("REPLACE")).await
+    }
+
+    /// Moves the keys of a move that was cancelled from its target back to its source, and deletes
+    /// those that the source has again. Returns the numbers of both.
+    pub async fn move_keys_back(&self, step: SlotMigration) -> Result<(usize, usize)> {
+        let back = SlotMigration { from: step.to, to: step.from, ..step };
+        let (mut moved, mut deleted) = (0, 0);
+        loop {
+            let keys = self.keys_in_slot(back.from, step.slot).await?;
+            let Some(key) = keys.first() else { return Ok((moved, deleted)) };
+            match self.move_key(back, key).await {
+                Ok(()) => moved += 1,
+                Err(error) if error.to_string().contains("BUSYKEY") => {
+                    let mut target = self.node(back.from).connect().await?;
+                    let mut delete = pipe();
+                    delete.cmd("ASKING").ignore().cmd("UNLINK").arg(key).ignore();
+                    delete.query_async::<()>(&mut target).await?;
+                    deleted += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn move_all(&self, step: SlotMigration, how: Option<&str>) -> Result<usize> {
         let mut moved = 0;
         loop {
-            let list = format!("CLUSTER GETKEYSINSLOT {} 100", step.slot);
-            let keys: Vec<Vec<u8>> = self.node(step.from).run_words(&list).await?;
+            let keys = self.keys_in_slot(step.from, step.slot).await?;
             if keys.is_empty() {
                 return Ok(moved);
             }
-            self.migrate(step, &keys).await?;
+            self.migrate(step, &keys, how).await?;
             moved += keys.len();
         }
     }
 
     /// Moves one key.
     pub async fn move_key(&self, step: SlotMigration, key: impl AsRef<[u8]>) -> Result {
-        self.migrate(step, &[key.as_ref().to_vec()]).await
+        self.migrate(step, &[key.as_ref().to_vec()], None).await
     }
 
     /// Gives the slot to the target, and waits until all nodes agree. The source refuses if it
@@ -69,33 +127,21 @@ impl Cluster {
                 .filter(|&number| number != step.to && number != step.from),
         );
         for number in tell {
-            self.set_slot(number, step.slot, "NODE", step.to).await?;
+            self.assign_slot(number, step).await?;
         }
         self.wait_for_agreement().await
     }
 
-    /// Moves a range of slots in one piece, where the server supports that
-    /// ([`has_atomic_moves`](super::Version::has_atomic_moves)).
-    pub async fn migrate_slots_atomically(&self, first: u16, last: u16, to: usize) -> Result {
-        let source = self.node(self.master_of(first).await?);
-        let id = self.id(to);
-        source
-            .run_words::<()>(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}"))
-            .await?;
-        let wait_limit = PollLimit::new(format!("slots {first} to {last} to arrive at node {to}"));
-        loop {
-            match (self.master_of(first).await?, self.master_of(last).await?) {
-                masters if masters == (to, to) => return self.wait_for_agreement().await,
-                _ => wait_limit.pause(format!("{:?}", move_states(source).await?)).await?,
-            }
-        }
+    /// Some of the keys that a node has in a slot.
+    async fn keys_in_slot(&self, at: usize, slot: u16) -> Result<Vec<Vec<u8>>> {
+        self.node(at).run_words(&format!("CLUSTER GETKEYSINSLOT {slot} 100")).await
     }
 
     async fn set_slot(&self, at: usize, slot: u16, what: &str, node: usize) -> Result {
         self.node(at).run_words(&format!("CLUSTER SETSLOT {slot} {what} {}", self.id(node))).await
     }
 
-    async fn migrate(&self, step: SlotMigration, keys: &[Vec<u8>]) -> Result {
+    async fn migrate(&self, step: SlotMigration, keys: &[Vec<u8>], how: Option<&str>) -> Result {
         let target = self.node(step.to);
         let mut command: Cmd = cmd("MIGRATE");
         command
@@ -107,13 +153,8 @@ impl Cluster {
         if let Some(password) = target.password() {
             command.arg("AUTH").arg(password);
         }
-        command.arg("KEYS").arg(keys);
+        command.arg(how).arg("KEYS").arg(keys);
         // `NOKEY` is an answer as well: the key was released or has expired in the meantime.
         self.node(step.from).run::<String>(&command).await.map(drop)
     }
-}
-
-/// What the source reports about its moves. The answer is only printed.
-async fn move_states(source: &super::Server) -> Result<redis::Value> {
-    source.run_words("CLUSTER GETSLOTMIGRATIONS").await
 }

@@ -2,6 +2,9 @@
 //! happened, and fails if it has not.
 
 mod at_once;
+mod atomic_failover;
+mod bulk;
+mod cancelled_moves;
 mod clients;
 pub mod clocks;
 mod drain;
@@ -9,18 +12,21 @@ mod fail_over;
 mod flush;
 mod kill;
 mod memory;
+mod move_failover;
 mod moves;
 pub mod partition;
 mod pause;
 pub mod permission;
 pub mod restart;
 mod split_master;
+mod takeover;
 mod unordered;
 
+pub use takeover::{Cause, Side};
 pub use unordered::Unordered;
 
 use super::scenario::Scene;
-use testkit::{Error, Result};
+use testkit::{Error, Result, Version};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nemesis {
@@ -29,6 +35,15 @@ pub enum Nemesis {
     AtOnce,
     Drain,
     FailOver,
+    /// A slot moves key by key, and a replica of one side takes over; without a name, of any side.
+    MoveFailover(Option<Side>, Cause),
+    /// The same of the source, on servers whose replicas do not know of such moves.
+    ForgottenMove,
+    /// A slot moves in one piece, and a replica takes over.
+    AtomicFailover(Option<Side>, Cause),
+    /// The keys of a slot are moved and moved back.
+    CancelledMove,
+    CancelledAtomicMove,
     Kill,
     Restart,
     Pause,
@@ -55,6 +70,15 @@ impl Nemesis {
             Nemesis::AtOnce => at_once::strike(scene).await,
             Nemesis::Drain => drain::strike(scene).await,
             Nemesis::FailOver => fail_over::strike(scene).await,
+            Nemesis::MoveFailover(side, cause) => move_failover::strike(scene, side, cause).await,
+            Nemesis::ForgottenMove => {
+                move_failover::strike(scene, Some(Side::Source), Cause::Order).await
+            }
+            Nemesis::AtomicFailover(side, cause) => {
+                atomic_failover::strike(scene, side, cause).await
+            }
+            Nemesis::CancelledMove => cancelled_moves::by_key(scene).await,
+            Nemesis::CancelledAtomicMove => cancelled_moves::atomic(scene).await,
             Nemesis::Kill => kill::strike(scene).await,
             Nemesis::Restart => restart::strike(scene).await,
             Nemesis::Pause => pause::strike(scene).await,
@@ -67,6 +91,18 @@ impl Nemesis {
             Nemesis::Step => clocks::step(scene).await,
             Nemesis::SplitMaster => split_master::strike(scene).await,
             Nemesis::Unordered(what) => unordered::strike(scene, what).await,
+        }
+    }
+
+    /// Whether a server of this version has what the nemesis needs.
+    pub fn runs_on(self, version: &Version) -> bool {
+        match self {
+            Nemesis::AtOnce | Nemesis::AtomicFailover(..) | Nemesis::CancelledAtomicMove => {
+                version.has_atomic_moves()
+            }
+            Nemesis::MoveFailover(Some(Side::Source), _) => version.replicates_moves(),
+            Nemesis::ForgottenMove => !version.replicates_moves(),
+            _ => true,
         }
     }
 }
