@@ -14,8 +14,10 @@ pub mod partition;
 mod pause;
 pub mod permission;
 mod split_master;
+mod staying;
 mod unordered;
 
+pub use staying::{ClientCut, Props, StayingFault, Touched};
 pub use unordered::Unordered;
 
 use super::scenario::Scene;
@@ -39,6 +41,8 @@ pub enum Nemesis {
     SplitMaster,
     Skew,
     Step,
+    /// Struck once, until the end of the run.
+    Stays(StayingFault),
     /// Changes the servers without recording it. It tests the harness itself.
     Unordered(Unordered),
 }
@@ -48,7 +52,8 @@ impl Nemesis {
     /// strike, it is called again.
     pub async fn strike(self, scene: &mut Scene) -> Result {
         match self {
-            Nemesis::Nothing => Ok(()),
+            // `staying::act` strikes those that stay.
+            Nemesis::Nothing | Nemesis::Stays(_) => Ok(()),
             Nemesis::Moves => moves::strike(scene).await,
             Nemesis::AtOnce => at_once::strike(scene).await,
             Nemesis::Drain => drain::strike(scene).await,
