@@ -368,11 +368,13 @@ fn brief(replicas: u32) -> Load {
 }
 
 /// Leases that a fault which stays outlasts. Requests end soon, and a client does not repeat those
-/// that fail all the time without a pause.
+/// that fail all the time without a pause. Holds are long, so that the rate depends on them more
+/// than on the processors.
 fn staying(replicas: u32) -> Load {
     Load {
         lease: Duration::from_secs(4),
         claim: Duration::from_secs(1),
+        hold: Duration::from_millis(100),
         keep: Duration::from_secs(1),
         timeout: Duration::from_secs(7),
         call_timeout: Duration::from_secs(7),
