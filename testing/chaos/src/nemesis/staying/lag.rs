@@ -22,7 +22,9 @@ pub async fn strike(scene: &Scene) -> Result<Touched> {
     while behind(scene).await? == 0 {
         wait_limit.pause("it is in step").await?;
     }
-    Ok(Touched { names, worker: None, errors: &["Unavailable"], is_all_refused: false })
+    // A grant that the replica has confirmed in such a moment makes others wait.
+    let errors = &["Unavailable", "TimedOut"];
+    Ok(Touched { names, worker: None, errors, is_all_refused: false })
 }
 
 pub async fn look(scene: &Scene) -> Result<String> {
