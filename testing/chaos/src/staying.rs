@@ -74,19 +74,19 @@ pub struct Measured {
     pub calls: Option<u64>,
     /// Grants in a second before and during, of the worker at the other server.
     pub control: [f64; 2],
-    rates: Vec<Rate>,
+    pub rates: Vec<Rate>,
     /// Requests for touched locks: those that were granted long after the strike, and the errors.
-    granted: usize,
-    errors: BTreeMap<String, usize>,
-    slowest_error: Nanos,
+    pub granted: usize,
+    pub errors: BTreeMap<String, usize>,
+    pub slowest_error: Nanos,
 }
 
 /// Grants of a group of locks in a second.
 #[derive(Clone, Debug)]
-struct Rate {
-    of: &'static str,
-    before: f64,
-    during: f64,
+pub struct Rate {
+    pub of: &'static str,
+    pub before: f64,
+    pub during: f64,
 }
 
 /// Runs the load before the fault and with it, and lifts the fault.
