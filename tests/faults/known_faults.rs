@@ -107,8 +107,8 @@ fn a_try_is_refused_because_of_somebody() {
 }
 
 /// A lock every 100 ms: 20 s before a fault, and `share` of as many for 80 s with it. Lock 1 is of
-/// the struck server, and its requests fail. `other` is one more request.
-fn while_a_fault_stays(share: usize, other: &str) -> Vec<String> {
+/// the struck server, whose requests fail and take that many calls. `other` is one more request.
+fn while_a_fault_stays(share: usize, calls: u64, other: &str) -> Vec<String> {
     let mut lines = String::new();
     let mut id = 0;
     for tenth in 0..1_000 {
@@ -138,6 +138,7 @@ fn while_a_fault_stays(share: usize, other: &str) -> Vec<String> {
         during: seconds(20, 100),
         usage: [usage.clone(), usage.clone(), usage],
         control: [10.0, 10.0],
+        calls: Some(calls),
         ..Measured::default()
     };
     measured.judge(&history, &rows().pop().unwrap().variants[0].load)
@@ -146,15 +147,17 @@ fn while_a_fault_stays(share: usize, other: &str) -> Vec<String> {
 #[test]
 fn locks_that_a_staying_fault_does_not_touch_must_go_on() {
     let fine = "100 R 0 2 r, 101 N 0";
-    assert_eq!(while_a_fault_stays(10, fine), [""; 0]);
-    let slow = while_a_fault_stays(8, fine);
+    assert_eq!(while_a_fault_stays(10, 502, fine), [""; 0]);
+    let many = while_a_fault_stays(10, 503, fine);
+    assert!(matches!(&many[..], [one] if one.contains("503 calls")), "{many:?}");
+    let slow = while_a_fault_stays(8, 0, fine);
     assert!(matches!(&slow[..], [one] if one.contains("a share of 0.80")), "{slow:?}");
     for harm in [
         "30000 R 0 0 w, 30001 F 0 Unavailable",
         "30000 R 0 0 r, 30001 G 0 2000 90000, 30002 L 0, 30003 E 0 lost",
         "30000 R 0 0 r, 30001 G 0 2000 90000, 30003 E 0 held, 30004 X 0 Unknown",
     ] {
-        let harmed = while_a_fault_stays(10, harm);
+        let harmed = while_a_fault_stays(10, 0, harm);
         assert!(matches!(&harmed[..], [one] if one.contains("does not touch")), "{harmed:?}");
     }
     for (wrong, why) in [
@@ -162,7 +165,7 @@ fn locks_that_a_staying_fault_does_not_touch_must_go_on() {
         ("30000 R 0 1 w, 60000 F 0 Unavailable", "after 30s"),
         ("50000 R 0 1 w, 50001 G 0 2000 90000, 50002 E 0 held, 50003 X 0 Released", "granted"),
     ] {
-        let found = while_a_fault_stays(10, wrong);
+        let found = while_a_fault_stays(10, 0, wrong);
         assert!(matches!(&found[..], [one] if one.contains(why)), "{found:?}");
     }
 }

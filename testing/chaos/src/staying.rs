@@ -42,6 +42,11 @@ const LATE: Duration = Duration::from_secs(5);
 /// and one for subscriptions, each up to twice.
 const DIALS: f64 = 4.0;
 
+/// The most calls of a request that is refused; and those beside them, to release what was held
+/// when the fault began.
+const CALLS: u64 = 2;
+const FIRST_CALLS: u64 = 500;
+
 /// What may come to memory (in KiB, beside a quarter), tasks (beside as many again) and connections
 /// of one worker.
 const MEMORY: u64 = 4 * 1024;
@@ -308,9 +313,19 @@ impl Measured {
         wrong
     }
 
-    fn hammered(&self) -> Option<String> {
-        let dials = self.dials? as f64 / seconds(self.during);
-        (dials > DIALS).then(|| format!("the client dialled {dials:.1} times in a second"))
+    /// More connections or calls than the requests need.
+    fn hammered(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let dials = self.dials.unwrap_or(0) as f64 / seconds(self.during);
+        if dials > DIALS {
+            wrong.push(format!("the client dialled {dials:.1} times in a second"));
+        }
+        let errors: usize = self.errors.values().sum();
+        let (calls, most) = (self.calls.unwrap_or(0), CALLS * errors as u64 + FIRST_CALLS);
+        if self.touched.is_all_refused && self.touched.worker.is_none() && calls > most {
+            wrong.push(format!("{calls} calls for {errors} requests that were refused"));
+        }
+        wrong
     }
 
     /// The figures, in lines.
