@@ -10,7 +10,7 @@ REDIS_8 := target/servers/redis-8.2
 # What of `it` is run on Valkey as well: where servers differ. (This server of it has no TLS.)
 VALKEY_MODULES := slots fenced_value published_lock_faults replicas mutex set_nx_mutex redlock multi_lock reentrant status
 # What of `faults` is rows of the scorecard.
-SCORECARD := migration failover
+SCORECARD := migration failover staying
 # How many tests of a program run at a time: most of them wait most of the time.
 # testing/testkit/src/server_limit.rs limits the servers that they start.
 # Run a suite of the command together with one of the library. Alone, it is built with fewer

@@ -88,6 +88,7 @@ class Line:
             self.failed[kind] = self.failed.get(kind, 0) + count
         self.recoveries = sorted(time for run in runs for time in run["recovery_ns"])
         self.wait_p99 = max([run["wait_ns"]["p99"] or 0 for run in runs], default=0)
+        self.stayed = [run["stayed"] for run in runs if run.get("stayed")]
         self.broken = sum(len(run["broken"]) for run in runs)
 
 

@@ -123,6 +123,10 @@ impl From<ServerError> for Error {
                 ErrorKind::Rejected,
                 "the server's memory is full; free memory there, or raise `maxmemory`",
             ),
+            "MISCONF" => (
+                ErrorKind::Rejected,
+                "the server cannot write to its disk; free space there, or promote its replica",
+            ),
             "NOPERM" => (ErrorKind::Rejected, LACKS_RIGHT),
             // Valkey's error for a command inside a script, with the command's name.
             _ if server_error.message.contains("ACL failure in script") => {

@@ -223,6 +223,7 @@ pub fn hint_for(message: &str) -> Option<&'static str> {
         ("CLUSTERDOWN", "run `rwlease doctor` to see which servers are down"),
         ("requested replicas", "check that the replicas run, or use a lower --min-replicas"),
         ("NOREPLICAS", "check that the replicas run"),
+        ("MISCONF", "free the disk of the server, or promote its replica"),
         ("READONLY", "wait until its failover has ended, or check that --redis names the primary"),
         ("LOADING", "wait until the server has loaded its data"),
         // What the library says, and what a server says to the doctor.
@@ -290,6 +291,7 @@ mod tests {
         assert!(advice("DENIED Redis is running in protected mode").contains("a password"));
         assert!(advice("CLUSTERDOWN The cluster is down").contains("`rwlease doctor`"));
         assert!(advice("NOREPLICAS Not enough good replicas to write.").contains("replicas run"));
+        assert!(advice("MISCONF Errors writing to the AOF file").contains("disk"));
         let replica = "READONLY You can't write against a read only replica.";
         assert!(advice(replica).contains("primary"));
         assert!(advice("ERR DB index is out of range").contains("database"));

@@ -15,6 +15,7 @@ fn server_error_becomes_kind_and_text_without_the_words_of_the_server() {
         ("LOCKVERSION 3", ErrorKind::UnsupportedVersion, "another protocol version"),
         ("LOCKARGS invalid id", ErrorKind::Rejected, "internal error: a script rejected"),
         ("OOM x", ErrorKind::Rejected, "memory is full"),
+        ("MISCONF x", ErrorKind::Rejected, "cannot write to its disk"),
         ("NOPERM x", ErrorKind::Rejected, "lacks a right; grant it"),
         ("ERR ACL failure in script: x", ErrorKind::Rejected, "lacks a right; grant it"),
         ("ERR x NOPERM x", ErrorKind::Rejected, "lacks a right that the scripts need"),

@@ -11,11 +11,13 @@ use crate::self_test::TURNS;
 use chaos::checker::{Excuses, Findings};
 use chaos::history::{History, Nanos};
 use chaos::ledger::{Census, Change, Completion, NodeState, Role};
+use chaos::nemesis::Touched;
 use chaos::nemesis::{Nemesis, Unordered};
 use chaos::run::{Run, run};
 use chaos::scenario::Fault;
 use chaos::scorecard::count;
 use chaos::scorecard_rows::{Promise, Row, Variant, rows};
+use chaos::staying::{Measured, Usage};
 use chaos::verdict::{Outcome, Verdict};
 use testkit::{Error, Result};
 
@@ -102,6 +104,101 @@ fn a_try_is_refused_because_of_somebody() {
     let waiter = "10 R 0 7 w, 20 F 0 TimedOut";
     assert_eq!(denied(waiter, "15 R 0 7 r, 16 N 0"), 0);
     assert_eq!(denied(waiter, "10022 R 0 7 r, 10023 N 0"), 1, "it is gone");
+}
+
+/// A lock every 100 ms: 20 s before a fault, and `share` of as many for 80 s with it. Lock 1 is of
+/// the struck server, whose requests fail and take that many calls. `other` is one more request.
+fn while_a_fault_stays(share: usize, calls: u64, other: &str) -> Vec<String> {
+    let mut lines = String::new();
+    let mut id = 0;
+    for tenth in 0..1_000 {
+        let at = tenth * 100;
+        let skips = at >= 20_000 && tenth % 10 >= share;
+        if !skips {
+            lines += &format!(
+                "{at} R {id} 0 w, {} G {id} {} {}, {} E {id} held, {} X {id} Released, ",
+                at + 1,
+                tenth + 1,
+                at + 10_000,
+                at + 10,
+                at + 11
+            );
+            id += 1;
+        }
+    }
+    lines += &format!("30000 R {id} 1 w, 37000 F {id} Unavailable");
+    let history = history(&[&lines, other]);
+    let touched =
+        Touched { names: vec![1], worker: None, errors: &["Unavailable"], is_all_refused: true };
+    let seconds = |from: Nanos, until: Nanos| (from * 1_000_000_000, until * 1_000_000_000);
+    let usage = Usage { memory_kib: vec![10_000], tasks: vec![30], ..Usage::default() };
+    let mut measured = Measured {
+        touched,
+        before: seconds(0, 20),
+        during: seconds(20, 100),
+        usage: [usage.clone(), usage.clone(), usage],
+        control: [10.0, 10.0],
+        calls: Some(calls),
+        ..Measured::default()
+    };
+    measured.judge(&history, &rows().pop().unwrap().variants[0].load)
+}
+
+#[test]
+fn locks_that_a_staying_fault_does_not_touch_must_go_on() {
+    let fine = "100 R 0 2 r, 101 N 0";
+    assert_eq!(while_a_fault_stays(10, 502, fine), [""; 0]);
+    let many = while_a_fault_stays(10, 503, fine);
+    assert!(matches!(&many[..], [one] if one.contains("503 calls")), "{many:?}");
+    let slow = while_a_fault_stays(8, 0, fine);
+    assert!(matches!(&slow[..], [one] if one.contains("a share of 0.80")), "{slow:?}");
+    for harm in [
+        "30000 R 0 0 w, 30001 F 0 Unavailable",
+        "30000 R 0 0 r, 30001 G 0 2000 90000, 30002 L 0, 30003 E 0 lost",
+        "30000 R 0 0 r, 30001 G 0 2000 90000, 30003 E 0 held, 30004 X 0 Unknown",
+    ] {
+        let harmed = while_a_fault_stays(10, 0, harm);
+        assert!(matches!(&harmed[..], [one] if one.contains("does not touch")), "{harmed:?}");
+    }
+    for (wrong, why) in [
+        ("30000 R 0 1 w, 30001 F 0 WrongType", "otherwise"),
+        ("30000 R 0 1 w, 60000 F 0 Unavailable", "after 30s"),
+        ("50000 R 0 1 w, 50001 G 0 2000 90000, 50002 E 0 held, 50003 X 0 Released", "granted"),
+    ] {
+        let found = while_a_fault_stays(10, 0, wrong);
+        assert!(matches!(&found[..], [one] if one.contains(why)), "{found:?}");
+    }
+}
+
+#[test]
+fn usage_that_grows_while_a_fault_stays_is_found() {
+    let usage = |memory: u64, tasks: u64, sockets: u64, clients: u64| Usage {
+        memory_kib: vec![memory],
+        tasks: vec![tasks],
+        sockets: vec![sockets],
+        clients,
+    };
+    let grown = |end: Usage, dials: u64| {
+        let first = usage(10_000, 30, 13, 40);
+        let mut measured = Measured {
+            usage: [first.clone(), first, end],
+            dials: Some(dials),
+            during: (0, 10_000_000_000),
+            ..Measured::default()
+        };
+        measured.judge(&History::default(), &rows().pop().unwrap().variants[0].load)
+    };
+    assert_eq!(grown(usage(16_000, 80, 17, 44), 40), [""; 0]);
+    for (end, dials, what) in [
+        (usage(18_000, 30, 13, 40), 0, "memory"),
+        (usage(10_000, 100, 13, 40), 0, "tasks"),
+        (usage(10_000, 30, 18, 40), 0, "sockets"),
+        (usage(10_000, 30, 13, 45), 0, "clients"),
+        (usage(10_000, 30, 13, 40), 41, "dialled"),
+    ] {
+        let found = grown(end, dials);
+        assert!(matches!(&found[..], [one] if one.contains(what)), "{found:?}");
+    }
 }
 
 /// It waits for holders that only cache the lock, and never for itself.

@@ -23,6 +23,7 @@ mod redirects;
 mod self_test;
 #[cfg(any(feature = "native", feature = "redis"))]
 mod sentinels;
+mod staying;
 // By URLs, TLS needs a feature. With `fred`, the application brings its own TLS, here by the
 // feature `fred-tls`.
 #[cfg(any(all(feature = "tls", any(feature = "native", feature = "redis")), feature = "fred-tls"))]

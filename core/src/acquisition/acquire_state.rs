@@ -12,7 +12,7 @@ use crate::acquisition::in_doubt::{self, InDoubtUntil};
 use crate::acquisition::lease_options::{LeaseOptions, WaitPolicy};
 use crate::protocol::{
     AcquireKind, AcquireReply, AcquireRequest, Envelope, Grant, LockKind, LockMode, QueueTerms,
-    is_rejected_before_run, to_millis,
+    is_rejected_before_write, to_millis,
 };
 use crate::protocol::{CallError, CallErrorKind};
 use crate::protocol::{ScriptReply, ScriptResult};
@@ -421,10 +421,10 @@ impl AcquireState {
     }
 
     /// Returns true if a rejected call changed nothing, so that no release is needed. The script
-    /// did not begin, or it is the script of a mutex, which makes one change at most.
+    /// wrote nothing, or it is the script of a mutex, which makes one change at most.
     fn was_rejected_before_effect(&self, rejection: &ServerError, ctx: &Context<'_>) -> bool {
         ctx.lock_kind == LockKind::SetNxMutex
-            || (!self.has_reply && is_rejected_before_run(rejection))
+            || (!self.has_reply && is_rejected_before_write(rejection))
     }
 
     /// Whether to call again: a slot that cannot be served now may be served in time.

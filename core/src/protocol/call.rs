@@ -204,10 +204,17 @@ impl StdError for CallError {
     }
 }
 
-/// Returns true if a server rejected a script before it began: the user lacks the right to run
-/// scripts or to use the key. Servers name the script if it lacks a right itself.
-pub fn is_rejected_before_run(server_error: &ServerError) -> bool {
-    server_error.code == "NOPERM" && !server_error.message.contains("script")
+/// Returns true if a server rejected a script before its first write.
+pub fn is_rejected_before_write(server_error: &ServerError) -> bool {
+    match server_error.code.as_str() {
+        // The user lacks the right to run scripts or to use the key. Servers name the script if it
+        // lacks a right itself.
+        "NOPERM" => !server_error.message.contains("script"),
+        // A server checks its memory and its disk at the first write of a script alone. (A script
+        // that meets a malformed waiter may have written something, and replies `LOCKTYPE`.)
+        "OOM" | "MISCONF" | "LOCKARGS" | "LOCKVERSION" | "WRONGTYPE" => true,
+        _ => false,
+    }
 }
 
 /// Reads the reply to a call.

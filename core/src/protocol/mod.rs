@@ -25,7 +25,7 @@ pub use acquire::{
 };
 pub use call::{
     Call, CallError, CallErrorKind, CallReply, Doubt, ScriptReply, ScriptResult,
-    is_rejected_before_run, parse_reply,
+    is_rejected_before_write, parse_reply,
 };
 pub use client_record::{
     ClientInfo, MAX_HOST_LEN, MAX_LABEL_LEN, WriteRecordRequest, parse_record_reply, read_record,

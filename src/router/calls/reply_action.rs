@@ -72,7 +72,7 @@ pub(crate) fn is_script_loaded(reply: &RespValue) -> bool {
         RespValue::Error(error) => {
             let code = code(error);
             code.starts_with("LOCK")
-                || matches!(code, "OOM" | "READONLY" | "NOREPLICAS" | "WRONGTYPE")
+                || matches!(code, "OOM" | "MISCONF" | "READONLY" | "NOREPLICAS" | "WRONGTYPE")
         }
         reply => server_ms(reply).is_some(),
     }

@@ -9,6 +9,7 @@
 //! accepted by the store, or refused. `E <id> held|lost`: the release is about to be called. `X
 //! <id> <outcome>`: its result. `N <id>`: a try was told that the lock is not available. `F <id>
 //! <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked for that long until now.
+//! `T <tasks>`: so many tasks live in the runtime.
 //! Times are of CLOCK_BOOTTIME, which all processes of a machine share.
 
 use std::fmt::Display;
@@ -131,6 +132,8 @@ struct Source {
     killed: Option<Nanos>,
     /// How long its runtime was blocked, each time.
     stalls: Vec<Nanos>,
+    /// How many tasks lived in its runtime, by its last word.
+    tasks: u64,
     /// The times of its events, nearly in order.
     moments: Vec<Nanos>,
     log: Option<Tail>,
@@ -169,6 +172,11 @@ impl History {
 
     pub fn stalls(&self, worker: usize) -> &[Nanos] {
         &self.workers[worker].stalls
+    }
+
+    /// How many tasks live in its runtime, by its last word.
+    pub fn tasks(&self, worker: usize) -> u64 {
+        self.workers[worker].tasks
     }
 
     pub fn holds(&self) -> impl Iterator<Item = &Hold> {
@@ -212,6 +220,10 @@ impl Source {
         let number: u64 = words.next()?.parse().ok()?;
         if event == "Z" {
             self.stalls.push(number);
+            return Some(());
+        }
+        if event == "T" {
+            self.tasks = number;
             return Some(());
         }
         if event == "R" {

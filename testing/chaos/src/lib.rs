@@ -13,6 +13,7 @@ pub mod run;
 pub mod scenario;
 pub mod scorecard;
 pub mod scorecard_rows;
+pub mod staying;
 pub mod store;
 pub mod verdict;
 pub mod worker;

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::history::wall_clock_lead;
 use super::ledger::Completion;
-use super::nemesis::{Nemesis, clocks, partition, permission};
+use super::nemesis::{Nemesis, Props, clocks, partition, permission};
 use super::scenario::Scene;
 use super::scorecard_rows::{Promise, Row, Variant};
+use super::staying;
 use super::verdict::{Outcome, Verdict};
 use testkit::{Cluster, ClusterConfig, NetworkNamespace, Result, Version};
 
@@ -50,6 +51,7 @@ impl Run {
             verdict.findings.grants,
             self.clock_drift / 1_000_000
         ));
+        lines.extend(self.scene.measured.iter().flat_map(|measured| measured.lines()));
         lines.extend(verdict.void.iter().map(|one| format!("  not ordered: {one}")));
         let broken =
             if verdict.outcome() == Outcome::Void { "seen, and not counted" } else { "broken" };
@@ -111,6 +113,7 @@ async fn play(row: &Row, variant: &Variant, count: usize, seed: u64, mut scene: 
     let mut verdict =
         Verdict::of(&scene.history, &scene.faults, variant, &ending).beside(scene.unordered());
     verdict.orphans = orphans;
+    verdict.stayed = scene.measured.as_ref().map(staying::Measured::json);
     if verdict.outcome() != Outcome::Kept
         && let Err(error) = scene.keep_server_logs()
     {
@@ -136,7 +139,9 @@ async fn act(
     scene: &mut Scene,
 ) -> Result<(Vec<String>, usize)> {
     let mut wrong = Vec::new();
-    if row.nemesis == Nemesis::Nothing {
+    if let Nemesis::Stays(fault) = row.nemesis {
+        staying::act(fault, count, scene).await?;
+    } else if row.nemesis == Nemesis::Nothing {
         scene.start_workers(Some(count as u64))?;
         while !scene.all_ended()? {
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -162,6 +167,7 @@ async fn act(
         scene.all_advance().await?;
     }
     scene.stop_workers().await?;
+    wrong.extend(staying::judge(scene));
     let grants = scene.history.holds().filter(|hold| hold.granted.is_some()).count();
     let is_short = row.nemesis == Nemesis::Nothing && grants < count;
     wrong.extend(is_short.then(|| format!("{grants} of {count} acquisitions")));
@@ -183,6 +189,7 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
     for line in variant.load.log.settings() {
         shape = shape.line(*line);
     }
+    let mut props = Props::default();
     let (cluster, space) = match row.nemesis {
         Nemesis::Partition => {
             let Some(space) = NetworkNamespace::create_if_allowed()? else {
@@ -192,6 +199,13 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
         }
         Nemesis::Skew | Nemesis::Step => match clocks::prepare(shape).await? {
             Some(cluster) => (cluster, None),
+            None => return Ok(None),
+        },
+        Nemesis::Stays(fault) => match fault.prepare(shape).await? {
+            Some((cluster, made)) => {
+                props = made;
+                (cluster, None)
+            }
             None => return Ok(None),
         },
         _ => (Cluster::start_with(shape).await?, None),
@@ -204,6 +218,7 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
         Nemesis::Permission(_) => permission::prepare(&cluster).await?,
         _ => cluster.urls(),
     };
-    let scene = Scene::start(cluster, urls, space, variant.load.clone(), seed, folder).await?;
+    let mut scene = Scene::start(cluster, urls, space, variant.load.clone(), seed, folder).await?;
+    scene.props = props;
     Ok(Some(scene))
 }

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::history::{History, Nanos, now, wall_clock_lead};
 use super::ledger::{Change, Completion, Ledger};
+use super::nemesis::Props;
 use super::nemesis::restart::{Log, LogEnd};
+use super::staying::Measured;
 use super::store::Store;
 use super::worker::{LIMIT, Orders, Worker};
 use testkit::{Cluster, ConnectBuilder, Error, NetworkNamespace, PollLimit, Result};
@@ -42,6 +44,12 @@ pub struct Load {
     pub hold: Duration,
     /// The maximum of a long hold.
     pub keep: Duration,
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// The same of other calls, such as a release.
+    pub call_timeout: Duration,
+    /// The pause after a request that failed.
+    pub pause: Duration,
 }
 
 /// How long a waiter may wait for a lock that nobody holds: a claim window for each waiter ahead of
@@ -97,6 +105,10 @@ pub struct Scene {
     pub clock_lead: i64,
     /// The network of the other side, if the row has a partition.
     space: Option<NetworkNamespace>,
+    /// What a fault that stays needs.
+    pub props: Props,
+    /// What was measured while such a fault stayed.
+    pub measured: Option<Measured>,
 }
 
 impl Scene {
@@ -119,6 +131,7 @@ impl Scene {
         let semaphores = spread(&cluster, "p", load.semaphores).await?;
         let orders = Orders {
             urls,
+            ports: Vec::new(),
             store: store.url(),
             names: names.clone(),
             groups,
@@ -144,6 +157,8 @@ impl Scene {
             orders,
             store,
             space,
+            props: Props::default(),
+            measured: None,
         })
     }
 
@@ -167,8 +182,25 @@ impl Scene {
         let log = self.folder.join(format!("worker-{}.log", self.workers.len()));
         let mut orders = self.orders.clone();
         (orders.seed, orders.log) = (self.random.u64(..), log.clone());
+        self.props.redirect(self.workers.len(), &self.cluster, &mut orders);
         self.workers.push(Worker::start(&orders, before)?);
         Ok(self.history.add(Some(log)))
+    }
+
+    /// The orders of a worker like the others, for locks of the store's server, which no fault
+    /// affects.
+    pub fn control_orders(&self) -> Orders {
+        let names = 0..self.load.names / self.orders.groups.max(1);
+        Orders {
+            urls: vec![self.store.server().url()],
+            names: names.map(|number| format!("control{number}")).collect(),
+            groups: 1,
+            keepers: Vec::new(),
+            semaphores: Vec::new(),
+            load: Load { replicas: 0, fsync: false, ..self.load.clone() },
+            log: self.folder.join("control.log"),
+            ..self.orders.clone()
+        }
     }
 
     pub fn space(&self) -> Result<&NetworkNamespace> {

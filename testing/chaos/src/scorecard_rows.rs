@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::nemesis::restart::{Log, LogEnd};
-use super::nemesis::{Cause, Nemesis, Side};
+use super::nemesis::{Cause, ClientCut, Nemesis, Side, StayingFault};
 use super::scenario::Load;
 
 #[derive(Clone, Debug)]
@@ -58,6 +58,10 @@ const FAILED_OVER: &[Promise] = &[NoOverlap, InTurn, NoLoss, NothingVanished];
 
 /// The promises when a replica has confirmed each grant and each renewal.
 const CONFIRMED: &[Promise] = &[NoOverlap, NothingVanished];
+
+/// The promises while a master is out of reach, or cannot confirm, for longer than a lease.
+const UNREACHED: &[Promise] =
+    &[NoOverlap, NothingVanished, OnlyErrors(&["Unavailable", "TimedOut"])];
 
 /// Failovers without confirmation promise nothing: what they break is counted.
 const COUNTED: &[Promise] = &[];
@@ -338,6 +342,51 @@ pub fn rows() -> Vec<Row> {
             node_timeout: 2_000,
             variants: vec![both(false, usual(0), COUNTED)],
         },
+        Row {
+            node_timeout: ORDERED,
+            ..stays(
+                "cut-nodes",
+                "all the time, a master cannot send to another one",
+                StayingFault::CutNodes,
+                both(false, staying(0), UNSEEN),
+            )
+        },
+        stays(
+            "cut-client",
+            "all the time, a client and a master hear nothing of each other",
+            StayingFault::CutClient(ClientCut::Both),
+            both(false, staying(0), UNREACHED),
+        ),
+        stays(
+            "deaf-client",
+            "all the time, a client gets no reply of a master, which carries its calls out",
+            StayingFault::CutClient(ClientCut::Replies),
+            both(false, staying(0), UNREACHED),
+        ),
+        stays(
+            "refused-client",
+            "all the time, the connections of a client to a master end at once",
+            StayingFault::CutClient(ClientCut::Refused),
+            both(false, staying(0), UNREACHED),
+        ),
+        stays(
+            "lag",
+            "all the time, the replica of a master is stopped",
+            StayingFault::Lag,
+            both(true, staying(1), UNREACHED),
+        ),
+        stays(
+            "clock",
+            "all the time, a server's clock is 300 ms ahead",
+            StayingFault::Clock,
+            both(false, Load { lease: usual(0).lease, ..staying(0) }, UNSEEN),
+        ),
+        stays(
+            "disk",
+            "all the time, the disk of a master is full (`MISCONF`)",
+            StayingFault::FullDisk,
+            both(false, staying(0), &[NoOverlap, NothingVanished, OnlyErrors(&["Rejected"])]),
+        ),
     ]
 }
 
@@ -355,6 +404,20 @@ fn moved_and_failed_over(
         smoke: 2,
         node_timeout: ORDERED,
         variants: vec![both(false, usual(0), promises)],
+    }
+}
+
+/// A row of a fault that stays. It counts the times that the fault was read back, every three
+/// seconds. `staying::judge` checks what is promised of the locks that it does not touch.
+fn stays(name: &'static str, title: &'static str, fault: StayingFault, variant: Variant) -> Row {
+    Row {
+        name,
+        title,
+        nemesis: Nemesis::Stays(fault),
+        least: 200,
+        smoke: 3,
+        variants: vec![variant],
+        ..Row::usual()
     }
 }
 
@@ -378,6 +441,9 @@ fn usual(replicas: u32) -> Load {
         claim: Duration::from_secs(10),
         hold: Duration::from_millis(30),
         keep: Duration::from_secs(6),
+        timeout: Duration::from_secs(60),
+        call_timeout: Duration::from_secs(30),
+        pause: Duration::from_millis(20),
     }
 }
 
@@ -388,6 +454,22 @@ fn brief(replicas: u32) -> Load {
         lease: Duration::from_secs(5),
         keep: Duration::from_secs(10),
         claim: Duration::from_secs(2),
+        ..usual(replicas)
+    }
+}
+
+/// Leases that a fault which stays outlasts. Requests end soon, and a client does not repeat those
+/// that fail all the time without a pause. Holds are long, so that the rate depends on them more
+/// than on the processors.
+fn staying(replicas: u32) -> Load {
+    Load {
+        lease: Duration::from_secs(4),
+        claim: Duration::from_secs(1),
+        hold: Duration::from_millis(100),
+        keep: Duration::from_secs(1),
+        timeout: Duration::from_secs(7),
+        call_timeout: Duration::from_secs(7),
+        pause: Duration::from_millis(200),
         ..usual(replicas)
     }
 }

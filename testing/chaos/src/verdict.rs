@@ -25,6 +25,8 @@ pub struct Verdict {
     pub broken: Vec<String>,
     /// Changes of the servers that no nemesis ordered.
     pub void: Vec<String>,
+    /// The figures of a fault that stayed.
+    pub stayed: Option<Value>,
 }
 
 /// What a run shows.
@@ -84,6 +86,7 @@ impl Verdict {
             orphans: 0,
             broken,
             void: Vec::new(),
+            stayed: None,
         }
     }
 
@@ -146,6 +149,7 @@ impl Verdict {
             "outcome": self.outcome().word(),
             "broken": self.broken,
             "void": self.void,
+            "stayed": self.stayed,
         })
     }
 }

@@ -37,13 +37,16 @@ const MOVED: Nanos = 5_000_000;
 pub const LIMIT: u32 = 5;
 const TAKERS: usize = 2;
 
-/// Longer than a failover takes.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a worker logs the number of its tasks.
+const COUNT: Duration = Duration::from_secs(1);
 
 /// The orders of one worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
     pub urls: Vec<String>,
+    /// The port to dial in place of one that a node announces, if its way there leads through a
+    /// proxy.
+    pub ports: Vec<(u16, u16)>,
     pub store: String,
     /// The locks of short holds, and the number of groups. A task uses every `groups`-th name.
     pub names: Vec<String>,
@@ -153,12 +156,18 @@ pub fn work_if_told() -> Option<Result> {
 
 async fn work(orders: Orders) -> Result {
     let load = &orders.load;
-    let settings = Client::builder()
+    let mut settings = Client::builder()
         .lease(load.lease)
         .claim_timeout(load.claim)
-        .call_timeout(CALL_TIMEOUT)
+        .call_timeout(load.call_timeout)
         .min_replicas(load.replicas)
         .fsync(if load.fsync { Fsync::All } else { Fsync::None });
+    if let ports @ [_, ..] = orders.ports.clone().as_slice() {
+        let ports: HashMap<u16, u16> = ports.iter().copied().collect();
+        settings = settings.address_translator(move |host, port| {
+            (host.to_owned(), ports.get(&port).copied().unwrap_or(port))
+        });
+    }
     let bench = Rc::new(Bench {
         log: Log::create(&orders.log)?,
         locks: settings.connect_to(&orders.urls).await?,
@@ -168,6 +177,7 @@ async fn work(orders: Orders) -> Result {
         orders,
     });
     listen(&bench);
+    tokio::task::spawn_local(count_tasks(bench.clone()));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..bench.orders.load.tasks {
         tasks.spawn_local(bench.clone().short_holds(number));
@@ -182,7 +192,8 @@ async fn work(orders: Orders) -> Result {
         ended?;
     }
     // A release without an answer is repeated until its lease has ended.
-    let left = bench.locks.shutdown(CALL_TIMEOUT + bench.orders.load.lease).await;
+    let patience = bench.orders.load.call_timeout + bench.orders.load.lease;
+    let left = bench.locks.shutdown(patience).await;
     if left.is_empty() { Ok(()) } else { Err(Error::new(format!("not released: {left:?}"))) }
 }
 
@@ -206,6 +217,16 @@ fn listen(bench: &Rc<Bench>) {
             bench.log.note(now(), format_args!("Z {}", time.as_millis()));
         }
     });
+}
+
+/// Logs how many tasks live in the runtime. Those of this worker are not among them, so they are
+/// the client's.
+async fn count_tasks(bench: Rc<Bench>) {
+    let runtime = tokio::runtime::Handle::current();
+    loop {
+        bench.log.note(now(), format_args!("T {}", runtime.metrics().num_alive_tasks()));
+        sleep(COUNT).await;
+    }
 }
 
 struct Bench {
@@ -301,7 +322,9 @@ impl Bench {
         let semaphore = self.locks.semaphore(wanted.name, LIMIT)?;
         let guard = match wanted.tries {
             true => semaphore.try_acquire(wanted.permits).await?,
-            false => Some(semaphore.acquire(wanted.permits).timeout(LONG).await?),
+            false => {
+                Some(semaphore.acquire(wanted.permits).timeout(self.orders.load.timeout).await?)
+            }
         };
         let Some(mut guard) = guard else { return self.refused(wanted.id).await };
         let held = HeldLease::Plain(guard.clone());
@@ -322,7 +345,7 @@ impl Bench {
         if let Err(error) = taken {
             self.log.note(now(), format_args!("F {id} {:?} {}", error.kind(), one_line(&error)));
             // Requests that fail at once are not repeated without a pause.
-            sleep(Duration::from_millis(20)).await;
+            sleep(self.orders.load.pause).await;
         }
     }
 
@@ -332,7 +355,7 @@ impl Bench {
             LockMode::Read => {
                 let guard = match wanted.tries {
                     true => lock.try_read().await?,
-                    false => Some(lock.read().timeout(LONG).await?),
+                    false => Some(lock.read().timeout(self.orders.load.timeout).await?),
                 };
                 let Some(guard) = guard else { return self.refused(wanted.id).await };
                 self.hold(wanted, HeldLease::Plain(guard.clone()), guard.release()).await;
@@ -340,7 +363,7 @@ impl Bench {
             LockMode::Write => {
                 let guard = match wanted.tries {
                     true => lock.try_write().await?,
-                    false => Some(lock.write().timeout(LONG).await?),
+                    false => Some(lock.write().timeout(self.orders.load.timeout).await?),
                 };
                 let Some(guard) = guard else { return self.refused(wanted.id).await };
                 self.hold(wanted, HeldLease::Plain(guard.clone()), guard.release()).await;
@@ -352,7 +375,7 @@ impl Bench {
     /// Long holds are leads, and every worker is a candidate.
     async fn lead(&self, wanted: &LockRequest<'_>) -> LockResult<()> {
         let leader = self.locks.election(wanted.name)?;
-        let lead = leader.campaign().timeout(LONG).await?;
+        let lead = leader.campaign().timeout(self.orders.load.timeout).await?;
         self.hold(wanted, HeldLease::Plain(lead.clone()), lead.resign()).await;
         Ok(())
     }
@@ -363,7 +386,7 @@ impl Bench {
             LockMode::Read => {
                 let guard = match wanted.tries {
                     true => lock.try_read().await?,
-                    false => Some(lock.read().timeout(LONG).await?),
+                    false => Some(lock.read().timeout(self.orders.load.timeout).await?),
                 };
                 let Some(guard) = guard else { return self.refused(wanted.id).await };
                 self.hold(wanted, HeldLease::Cached(guard.watch()), guard.release()).await;
@@ -371,7 +394,7 @@ impl Bench {
             LockMode::Write => {
                 let guard = match wanted.tries {
                     true => lock.try_write().await?,
-                    false => Some(lock.write().timeout(LONG).await?),
+                    false => Some(lock.write().timeout(self.orders.load.timeout).await?),
                 };
                 let Some(guard) = guard else { return self.refused(wanted.id).await };
                 self.hold(wanted, HeldLease::Cached(guard.watch()), guard.release()).await;
@@ -472,9 +495,6 @@ impl Bench {
         }
     }
 }
-
-/// Longer than any fault.
-const LONG: Duration = Duration::from_secs(60);
 
 /// The request of a task.
 struct LockRequest<'a> {

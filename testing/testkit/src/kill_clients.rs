@@ -1,4 +1,4 @@
-//! Closing connections at the server.
+//! Counting and closing connections at the server.
 
 use std::time::Duration;
 
@@ -20,6 +20,16 @@ impl Server {
     /// number.
     pub async fn kill_clients(&self, which: ClientKind) -> Result<u64> {
         self.run_words(which.command()).await
+    }
+
+    /// The number of connections of one kind, except the one that sends this.
+    pub async fn client_count(&self, which: ClientKind) -> Result<u64> {
+        let (kind, own) = match which {
+            ClientKind::Commands => ("normal", 1),
+            ClientKind::Subscribed => ("pubsub", 0),
+        };
+        let list: String = self.run_words(&format!("CLIENT LIST TYPE {kind}")).await?;
+        Ok((list.lines().count() as u64).saturating_sub(own))
     }
 }
 

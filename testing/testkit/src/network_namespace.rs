@@ -67,6 +67,26 @@ impl NetworkNamespace {
         format!("{}.2", self.net)
     }
 
+    /// A second address of this side, which the other side can be kept from reaching.
+    pub fn add_host_addr(&self) -> Result<String> {
+        let (name, cable, net) = (&self.name, &self.cable, &self.net);
+        ip(&format!("addr add {net}.5/32 dev {cable}"))?;
+        ip(&format!("-n {name} route add {net}.5/32 via {net}.1"))?;
+        Ok(format!("{net}.5"))
+    }
+
+    /// Drops what the other side sends to that second address. What comes from it still arrives.
+    pub fn drop_to_second_addr(&self) -> Result {
+        ip(&format!("-n {} route replace blackhole {}.5/32", self.name, self.net))
+    }
+
+    /// Ends `drop_to_second_addr`.
+    pub fn reach_second_addr(&self) -> Result {
+        let (name, net) = (&self.name, &self.net);
+        ip(&format!("-n {name} route delete blackhole {net}.5/32"))?;
+        ip(&format!("-n {name} route replace {net}.5/32 via {net}.1"))
+    }
+
     /// Cuts the link. Neither side is notified.
     pub fn cut(&self) -> Result {
         ip(&format!("link set {} down", self.cable))

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ struct ProxyState {
     trap: Mutex<Option<CommandTrap>>,
     /// Goes to the client in front of the next reply.
     stray: Mutex<Vec<u8>>,
+    accepted: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +84,7 @@ impl Proxy {
             rules: watch::Sender::new(Rules::default()),
             trap: Mutex::new(None),
             stray: Mutex::default(),
+            accepted: AtomicU64::new(0),
         });
         let acceptor = tokio::spawn(accept(listener, shared.clone()));
         Ok(Proxy { port, shared, acceptor })
@@ -93,6 +96,11 @@ impl Proxy {
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// How many connections clients have opened.
+    pub fn accepted_count(&self) -> u64 {
+        self.shared.accepted.load(Ordering::Relaxed)
     }
 
     /// Sets the flow of what clients send from now on.
@@ -210,6 +218,7 @@ impl ProxyState {
 
 async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
     while let Ok((client, _)) = listener.accept().await {
+        shared.accepted.fetch_add(1, Ordering::Relaxed);
         if !shared.rules.borrow().is_closed {
             tokio::spawn(connect(client, shared.clone()));
         }

@@ -121,11 +121,15 @@ fn failed_acquire_is_released_only_after_a_server_has_queued_it() {
         bench.state
     };
     let no_right = || no_right("User locker has no permissions to run the 'evalsha' command");
-    let reasons: [(fn() -> CallErrorKind, ErrorKind); 3] = [
+    let reasons: [(fn() -> CallErrorKind, ErrorKind); 5] = [
         (|| CallErrorKind::Overloaded, ErrorKind::Unavailable),
         (unconnected, ErrorKind::Rejected),
         (no_right, ErrorKind::Rejected),
+        (|| rejected("MISCONF"), ErrorKind::Rejected),
+        (|| rejected("WRONGTYPE"), ErrorKind::Rejected),
     ];
+    let no_memory = fail(false, rejected("OOM"), ErrorKind::Rejected);
+    assert_eq!(no_memory, AcquisitionState::Ended, "a waiter waits until there is memory");
     for (reason, kind) in reasons {
         assert_eq!(fail(false, reason(), kind), AcquisitionState::Ended, "{}", reason());
         let state = fail(true, reason(), kind);
@@ -139,6 +143,10 @@ fn failed_acquire_is_released_only_after_a_server_has_queued_it() {
 
 fn unconnected() -> CallErrorKind {
     CallErrorKind::Unconnected { message: "wrong password".into(), is_invalid: false }
+}
+
+fn rejected(code: &str) -> CallErrorKind {
+    CallErrorKind::Rejected(ServerError { code: code.into(), message: "no".into() })
 }
 
 fn no_right(detail: &str) -> CallErrorKind {

@@ -98,6 +98,7 @@ fn decision_on_transient_error_is_backoff_otherwise_refused() {
     }
     for text in [
         "OOM command not allowed",
+        "MISCONF Errors writing to the AOF file",
         "NOPERM no",
         "NOAUTH Authentication required.",
         "WRONGTYPE x",
@@ -134,7 +135,7 @@ fn errors_inside_a_script_of_an_old_server_are_unwrapped() {
 
 #[test]
 fn a_script_that_failed_while_it_ran_is_known() {
-    for text in ["LOCKTYPE x", "OOM x", "READONLY x", "WRONGTYPE x"] {
+    for text in ["LOCKTYPE x", "OOM x", "MISCONF x", "READONLY x", "WRONGTYPE x"] {
         assert!(is_script_loaded(&RespValue::Error(error(text))), "{text}");
     }
     for text in ["MOVED 3999 a:1", "ASK 3999 a:1", "NOPERM x", "NOSCRIPT x", "ERR x"] {

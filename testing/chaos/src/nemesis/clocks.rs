@@ -33,6 +33,10 @@ const STEP_MS: std::ops::RangeInclusive<i64> = 4_000..=9_000;
 const FAR_MS: i64 = 300_000;
 const WHILE: Duration = Duration::from_millis(1_500);
 
+/// The clock that is wrong all the time, by less than the margin.
+const OFF: usize = 0;
+const OFF_MS: i64 = 300;
+
 /// The tolerance of reading a clock back, and the longest query that counts.
 const ABOUT_MS: i64 = 5;
 const QUICK_MS: i64 = 100;
@@ -113,6 +117,25 @@ pub async fn step(scene: &mut Scene) -> Result {
     );
     scene.excuse(struck, now());
     Ok(())
+}
+
+/// One clock is wrong from now on.
+pub async fn set_off(scene: &Scene) -> Result {
+    set_and_see(scene.cluster.node(OFF), OFF_MS).await
+}
+
+/// Reads it back.
+pub async fn look(scene: &Scene) -> Result<String> {
+    let wait_limit = PollLimit::new("a quick reply");
+    while !is_off_by(scene.cluster.node(OFF), OFF_MS).await? {
+        wait_limit.pause(format!("the clock is not off by {OFF_MS} ms")).await?;
+    }
+    Ok(format!("the clock of node {OFF} is off by {OFF_MS} ms"))
+}
+
+/// Ends `set_off`.
+pub async fn set_right(scene: &Scene) -> Result {
+    set_and_see(scene.cluster.node(OFF), 0).await
 }
 
 fn set(node: &Server, off: i64) -> Result {

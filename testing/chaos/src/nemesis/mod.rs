@@ -19,9 +19,11 @@ mod pause;
 pub mod permission;
 pub mod restart;
 mod split_master;
+mod staying;
 mod takeover;
 mod unordered;
 
+pub use staying::{ClientCut, Props, StayingFault, Touched};
 pub use takeover::{Cause, Side};
 pub use unordered::Unordered;
 
@@ -56,6 +58,8 @@ pub enum Nemesis {
     SplitMaster,
     Skew,
     Step,
+    /// Struck once, until the end of the run.
+    Stays(StayingFault),
     /// Changes the servers without recording it. It tests the harness itself.
     Unordered(Unordered),
 }
@@ -65,7 +69,8 @@ impl Nemesis {
     /// strike, it is called again.
     pub async fn strike(self, scene: &mut Scene) -> Result {
         match self {
-            Nemesis::Nothing => Ok(()),
+            // `staying::act` strikes those that stay.
+            Nemesis::Nothing | Nemesis::Stays(_) => Ok(()),
             Nemesis::Moves => moves::strike(scene).await,
             Nemesis::AtOnce => at_once::strike(scene).await,
             Nemesis::Drain => drain::strike(scene).await,
