@@ -182,8 +182,8 @@ impl ClientBuilder {
     /// that the call fails with [`Unavailable`](crate::ErrorKind::Unavailable).
     ///
     /// Calls are a try, also one of a request that waits by tries (as for a
-    /// [`SetNxMutex`](crate::SetNxMutex)), a release and a query. A confirmation has time of its own
-    /// on top: 250 ms for [`min_replicas`](ClientBuilder::min_replicas), and 2 s for
+    /// [`SetNxMutex`](crate::SetNxMutex)), a release and a query. A confirmation adds 250 ms for
+    /// [`min_replicas`](ClientBuilder::min_replicas), and 2 s for
     /// [`fsync`](ClientBuilder::fsync).
     ///
     /// It does not limit a request that waits in a queue. Without a
