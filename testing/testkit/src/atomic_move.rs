@@ -48,7 +48,7 @@ impl Cluster {
     /// Cancels all moves of the node that was told to move.
     pub async fn cancel_atomic_moves(&self, step: AtomicMove) -> Result {
         let command = match self.is_valkey() {
-            true => "CLUSTER CANCELSLOTMIGRATIONS ALL",
+            true => "CLUSTER CANCELSLOTMIGRATIONS",
             false => "CLUSTER MIGRATION CANCEL ALL",
         };
         self.orderer(step).run_words::<Value>(command).await.map(drop)
