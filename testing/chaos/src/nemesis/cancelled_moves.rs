@@ -62,8 +62,7 @@ pub async fn atomic(scene: &mut Scene) -> Result {
     let step = scene.cluster.begin_atomic_move(slot, slot, to).await?;
     sleep(pause).await;
     let before = scene.cluster.atomic_moves(step).await?;
-    // Without a move, Valkey refuses.
-    let _ = scene.cluster.cancel_atomic_moves(step).await;
+    let cancelled = scene.cluster.cancel_atomic_moves(step).await;
     let wait_limit = PollLimit::new("the move to end");
     while !scene.cluster.has_no_atomic_move().await? {
         wait_limit.pause(format!("{:?}", scene.cluster.atomic_moves(step).await?)).await?;
@@ -72,8 +71,9 @@ pub async fn atomic(scene: &mut Scene) -> Result {
     let master = scene.cluster.master_of(slot).await?;
     bulk::remove(scene.cluster.node(master), &lock).await?;
     if master == to {
-        return Ok(()); // the move was faster
+        return Ok(()); // the move was faster, and Valkey refuses to cancel none
     }
+    cancelled?;
     let after = scene.cluster.atomic_moves(step).await?;
     ensure(master == from, || format!("slot {slot} is at {master}, not at {from}"))?;
     let proof =
