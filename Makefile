@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-sql faults reports test-valkey test-servers test-backends servers valkey redis-py sim loom twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose test-image chaos chaos-publish pictures bench bench-handoff bench-publish
+.PHONY: help demo test test-faults test-sql faults reports test-valkey test-servers test-backends servers valkey redis-py sim loom fuzz twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose test-image chaos chaos-publish pictures bench bench-handoff bench-publish
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -38,7 +38,7 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 
 test: servers redis-py ## Run the tests of what locks promise, in under five minutes (THREADS=8 of a suite at a time)
 	cargo build --quiet --all-features --examples
-	$(TESTS) --lib --bins --test backend --test equality --test worlds --test architecture --test it --test protocol --test simulation --test observability --test examples --test cli
+	$(TESTS) --lib --bins --test backend --test corpus --test equality --test worlds --test architecture --test it --test protocol --test simulation --test observability --test examples --test cli
 	$(TESTS) --test conformance -- embedded::
 	$(TESTS) --doc
 
@@ -85,6 +85,11 @@ check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: 
 
 loom: ## Search the interleavings of threads at the gate of cached locks
 	RUSTFLAGS="--cfg rwlease_loom" cargo test --release --target-dir target/loom -p rwlease --lib cache::interleavings
+
+fuzz: ## Search for bytes that break a parser (TARGET=decoder, MINUTES=10; needs cargo-fuzz and a C++ compiler)
+	@mkdir -p target/fuzz/$(TARGET)
+	RUSTC_BOOTSTRAP=1 cargo fuzz run -s none $(TARGET) target/fuzz/$(TARGET) fuzz/corpus/$(TARGET) -- \
+		-dict=fuzz/words.dict -max_len=2048 -malloc_limit_mb=128 -timeout=10 -max_total_time=$$((60 * $(or $(MINUTES),10)))
 
 check-mutants: ## Plant the faults of the scripts, and count those that small worlds find (ONLY=name)
 	scripts/script-faults --suites worlds $(if $(ONLY),--only "$(ONLY)")
@@ -141,6 +146,7 @@ package: ## Pack the two crates that are published, and build and run what was p
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --workspace --all-features check licenses bans sources
+	cargo deny --manifest-path fuzz/Cargo.toml --all-features check --config deny.toml licenses bans sources
 
 bench: servers ## Run the benches that have no result of this version, into docs/results/bench (BENCH="load handoff": of these alone, AGAIN=1, CLUSTER=compose: on containers)
 	@CLUSTER=$(CLUSTER) BENCH="$(BENCH)" AGAIN=$(AGAIN) scripts/bench

@@ -6,9 +6,9 @@
 //! caller. The connection knows how far a command got: one that was not passed to the kernel was
 //! not sent.
 
-mod decoder;
+pub(crate) mod decoder;
 mod handshake;
-mod pending_replies;
+pub(crate) mod pending_replies;
 mod pubsub;
 mod tasks;
 #[cfg(test)]

@@ -240,7 +240,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// The page whose first reader has this index.
-fn status(view: InspectReply, first_reader: u64, size: usize) -> LockStatus {
+pub(crate) fn status(view: InspectReply, first_reader: u64, size: usize) -> LockStatus {
     let (now, revoked) = (view.server_now, view.revoked_up_to);
     let holder = |mode, (id, record): (String, HolderRecord)| {
         let fencing_token = FencingToken::from_wire(record.token)?;

@@ -19,6 +19,8 @@ mod cluster;
 mod cluster_adapter;
 mod connections;
 mod locks;
+#[cfg(feature = "__testing")]
+pub(crate) mod parsers;
 mod runtime;
 // Only URLs name sentinels.
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(dead_code, unused_imports))]

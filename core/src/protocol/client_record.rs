@@ -8,6 +8,7 @@ use super::call::Call;
 use super::id::ClientId;
 use super::reply::{Envelope, ReplyError, ReplyReader};
 use super::script::ScriptName;
+use crate::decimal::parse_u64;
 use crate::resp::{Command, RespValue};
 use crate::slot::Slot;
 
@@ -60,10 +61,10 @@ impl ClientInfo {
         if words.next()? != VERSION {
             return None;
         }
-        let started_ms = words.next()?.parse().ok()?;
+        let started_ms = parse_u64(words.next()?.as_bytes())?;
         Some(ClientInfo {
             started_at: UNIX_EPOCH.checked_add(Duration::from_millis(started_ms))?,
-            pid: words.next()?.parse().ok()?,
+            pid: parse_u64(words.next()?.as_bytes())?.try_into().ok()?,
             version: printable_word(words.next()?, MAX_VERSION_LEN)?,
             host: printable_word(words.next()?, MAX_HOST_LEN)?,
             label: printable_word(words.next()?, MAX_LABEL_LEN)?,

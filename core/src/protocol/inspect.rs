@@ -4,6 +4,7 @@ use super::call::Call;
 use super::key::LockKey;
 use super::reply::{Envelope, ReplyError, ReplyReader};
 use super::script::ScriptName;
+use crate::decimal::parse_u64;
 use crate::resp::{Command, RespValue};
 
 /// Stands for no acquisition: for a list that has been read to its end.
@@ -150,7 +151,8 @@ fn writer(text: &str) -> Result<Option<(String, HolderRecord)>, ReplyError> {
 
 /// Parses a record: the state, a deadline of 13 digits, a token of 16, and the rest.
 pub(super) fn record(text: &str) -> Result<(HolderRecord, &str), ReplyError> {
-    let number = |from: usize, to: usize| text.get(from..to).and_then(|digits| digits.parse().ok());
+    let number =
+        |from: usize, to: usize| text.get(from..to).and_then(|digits| parse_u64(digits.as_bytes()));
     match (number(1, 14), number(14, 30), text.get(30..)) {
         (Some(deadline), Some(token), Some(rest)) => {
             let cached = text.starts_with(['k', 'c']);
@@ -167,7 +169,7 @@ pub(super) fn entry(id: &str, text: &str) -> Result<WaiterRecord, ReplyError> {
     let [_, _, next, ticket, seen, waiter_ttl, _, _, wants, _, _, since] = parts[..] else {
         return Err(malformed(text));
     };
-    let number = |digits: &str| digits.parse().map_err(|_| malformed(text));
+    let number = |digits: &str| parse_u64(digits.as_bytes()).ok_or_else(|| malformed(text));
     Ok(WaiterRecord {
         id: id.to_owned(),
         next: (next != "-").then(|| next.to_owned()),

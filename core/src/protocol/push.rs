@@ -2,6 +2,7 @@
 
 use super::LockMode;
 use super::acquire::Grant;
+use crate::decimal::parse_u64;
 
 /// A message on a client's channel.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +32,10 @@ impl PushMessage {
         Some(match about {
             "r" => PushMessage::Recall { id: id()?, mode: LockMode::Read },
             "w" => PushMessage::Recall { id: id()?, mode: LockMode::Write },
-            "f" => PushMessage::ForceReleased { id: id()?, token: words.next()?.parse().ok()? },
+            "f" => PushMessage::ForceReleased {
+                id: id()?,
+                token: parse_u64(words.next()?.as_bytes())?,
+            },
             _ => PushMessage::Grants(GrantMessage::read(text)?),
         })
     }
@@ -50,12 +54,12 @@ pub struct GrantMessage {
 impl GrantMessage {
     fn read(text: &str) -> Option<GrantMessage> {
         let mut words = text.split(' ');
-        let now = words.next()?.parse().ok()?;
+        let now = parse_u64(words.next()?.as_bytes())?;
         let more = words.next()? != "0";
         let mut grants = Vec::new();
         while let Some(id) = words.next() {
-            let token = words.next()?.parse().ok()?;
-            let deadline = words.next()?.parse().ok()?;
+            let token = parse_u64(words.next()?.as_bytes())?;
+            let deadline = parse_u64(words.next()?.as_bytes())?;
             grants.push((id.to_owned(), Grant::new(token, deadline)));
         }
         Some(GrantMessage { server_now: now, has_more_work: more, grants })

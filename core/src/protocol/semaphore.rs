@@ -8,6 +8,7 @@ use super::inspect::{HolderRecord, NONE, WaiterRecord, entry, malformed, parse_p
 use super::key::LockKey;
 use super::reply::{Envelope, ReplyError, ReplyReader};
 use super::script::ScriptName;
+use crate::decimal::parse_u64;
 use crate::resp::{Command, RespValue};
 use crate::time::LocalInstant;
 
@@ -151,7 +152,8 @@ pub(super) fn limit(words: &mut ReplyReader) -> Result<u32, ReplyError> {
 /// Parses a holder's record, which ends in its index and its permits.
 fn holder(id: &str, text: &str) -> Result<(String, HolderRecord, u32), ReplyError> {
     let (record, rest) = record(text)?;
-    let permits = rest.split_once(' ').and_then(|(_, permits)| permits.parse().ok());
+    let permits = rest.split_once(' ').and_then(|(_, permits)| parse_u64(permits.as_bytes()));
+    let permits = permits.and_then(|permits| permits.try_into().ok());
     Ok((id.to_owned(), record, permits.ok_or_else(|| malformed(text))?))
 }
 

@@ -182,7 +182,7 @@ fn address(place: &str, usual_port: u16) -> Result<Address, UrlError> {
 }
 
 fn is_host_char(character: char) -> bool {
-    !character.is_whitespace() && !character.is_control() && !"<>@[\\]^|%".contains(character)
+    !character.is_whitespace() && !character.is_control() && !"<>@[\\]^|%/?#,".contains(character)
 }
 
 fn database(path: &str) -> Result<i64, UrlError> {

@@ -27,7 +27,7 @@ const TLS_ALERT: u8 = 0x15;
 
 /// One item that a server sends.
 #[derive(Debug, PartialEq)]
-pub(super) enum Frame {
+pub enum Frame {
     /// The answer to a command.
     Reply(RespValue),
     /// Something that was not requested, in its parts.
@@ -36,7 +36,7 @@ pub(super) enum Frame {
 
 /// Takes bytes, and returns the items in them.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub struct Decoder {
     incoming: BytesMut,
     /// How many bytes of `incoming` are known not to end a line.
     scanned: usize,
@@ -69,7 +69,7 @@ enum DecodedItem {
 
 impl Decoder {
     /// The buffer for the next read, with room for at least a fourth of [`MIN_READ`] bytes.
-    pub(super) fn read_buffer(&mut self) -> &mut BytesMut {
+    pub fn read_buffer(&mut self) -> &mut BytesMut {
         if self.incoming.capacity() - self.incoming.len() < MIN_READ / 4 {
             self.incoming.reserve(MIN_READ);
         }
@@ -77,7 +77,7 @@ impl Decoder {
     }
 
     /// The next item, if it has arrived completely.
-    pub(super) fn next_frame(&mut self) -> Result<Option<Frame>, ProtocolError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, ProtocolError> {
         while let Some(token) = self.next_item()? {
             if let Some(frame) = self.push_item(token) {
                 (self.bytes, self.elements) = (0, 0);
@@ -88,12 +88,16 @@ impl Decoder {
     }
 
     fn next_item(&mut self) -> Result<Option<DecodedItem>, ProtocolError> {
-        let Some(end) = self.line_end() else {
-            return match self.incoming.first() {
-                Some(&TLS_ALERT) => Err(ProtocolError::new("the port expects TLS")),
-                _ if self.incoming.len() > MAX_LINE => Err(TOO_LONG),
-                _ => Ok(None),
-            };
+        // The bytes of an alert can look like the end of a line.
+        if self.incoming.first() == Some(&TLS_ALERT) {
+            return Err(ProtocolError::new("the port expects TLS"));
+        }
+        let end = self.line_end();
+        if end.unwrap_or(self.incoming.len()) > MAX_LINE {
+            return Err(TOO_LONG);
+        }
+        let Some(end) = end else {
+            return Ok(None);
         };
         let line = self.incoming[..end].strip_suffix(b"\r").ok_or(MISSING_CRLF)?;
         let (&kind, line) = line.split_first().ok_or(MISSING_CRLF)?;

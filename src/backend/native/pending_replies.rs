@@ -13,11 +13,11 @@ use crate::backend::native::decoder::Frame;
 use crate::backend::{ConnectionError, PubSubEvent};
 
 /// The replies to a pipeline.
-pub(super) type PipelineOutcome = Result<Vec<RespValue>, ConnectionError>;
+pub type PipelineOutcome = Result<Vec<RespValue>, ConnectionError>;
 
 /// A pending reply: one for each command.
 #[derive(Debug)]
-pub(super) enum PendingReply {
+pub enum PendingReply {
     /// A reply, for a caller.
     Reply(oneshot::Sender<Result<RespValue, ConnectionError>>),
     /// A reply of a pipeline that is not its last.
@@ -38,7 +38,7 @@ pub(super) enum PendingReply {
 
 /// The action for a received frame.
 #[derive(Debug)]
-pub(super) enum FrameAction {
+pub enum FrameAction {
     /// The reply that a caller waits for.
     CompleteReply(oneshot::Sender<Result<RespValue, ConnectionError>>, RespValue),
     /// All replies that a caller waits for.
@@ -48,7 +48,7 @@ pub(super) enum FrameAction {
 
 /// The pending replies, in the order of the commands. Servers reply in that order.
 #[derive(Debug, Default)]
-pub(super) struct PendingReplies {
+pub struct PendingReplies {
     pending: VecDeque<PendingEntry>,
     /// The received replies of the pipeline at the front of `pending`.
     parts: Vec<RespValue>,
@@ -58,10 +58,10 @@ pub(super) struct PendingReplies {
 
 /// Where a command begins in the bytes that were written, counted from the first one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CommandOffsets {
-    pub(super) command: u64,
+pub struct CommandOffsets {
+    pub command: u64,
     /// Where the first command of the same request begins.
-    pub(super) request: u64,
+    pub request: u64,
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ const UNEXPECTED_CHANNEL: ProtocolError =
 
 impl PendingReply {
     /// The answers to a pipeline of `count` commands.
-    pub(super) fn replies(
+    pub fn replies(
         count: usize,
         reply_tx: oneshot::Sender<PipelineOutcome>,
     ) -> impl Iterator<Item = PendingReply> {
@@ -97,12 +97,7 @@ impl PendingReply {
 
 impl PendingReplies {
     /// Adds the reply to a command that begins at `offsets`.
-    pub(super) fn add(
-        &mut self,
-        offsets: CommandOffsets,
-        shape: ReplyShape,
-        expected: PendingReply,
-    ) {
+    pub fn add(&mut self, offsets: CommandOffsets, shape: ReplyShape, expected: PendingReply) {
         self.requests += usize::from(!matches!(expected, PendingReply::Part));
         self.pending.push_back(PendingEntry { offsets, shape, expected });
     }
@@ -114,7 +109,7 @@ impl PendingReplies {
 
     /// Handles the next frame, when `offered` bytes may have reached the server. Returns `None` if
     /// no caller gets anything from it.
-    pub(super) fn on_frame(
+    pub fn on_frame(
         &mut self,
         frame: Frame,
         offered: u64,
@@ -127,7 +122,7 @@ impl PendingReplies {
 
     /// Notifies all waiting callers that the connection has ended. Commands that begin at `written`
     /// or later were not sent.
-    pub(super) fn fail_all(&mut self, written: u64, reason: &ConnectionError) {
+    pub fn fail_all(&mut self, written: u64, reason: &ConnectionError) {
         for PendingEntry { offsets, expected, .. } in self.pending.drain(..) {
             let failure =
                 || ConnectionError { maybe_sent: offsets.request < written, ..reason.clone() };

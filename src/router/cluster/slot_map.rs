@@ -154,7 +154,8 @@ impl SlotMap {
         self
     }
 
-    fn ids(&self) -> impl Iterator<Item = &str> {
+    /// The ids of all known nodes.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         self.ids.iter().flatten().chain(&self.without_address).map(|id| &**id)
     }
 

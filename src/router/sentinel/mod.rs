@@ -32,6 +32,8 @@ use deployment::contradiction;
 use master_view::{MasterUpdate, MasterView, is_majority};
 use report::{SentinelPeer, SentinelReport, report_commands};
 
+#[cfg(feature = "__testing")]
+pub(crate) use report::SentinelReport as ReportForTests;
 pub(crate) use subscription::run_subscriptions;
 
 /// How long to wait for the remaining sentinels once most have replied. A remaining sentinel may

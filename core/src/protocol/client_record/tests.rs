@@ -30,6 +30,8 @@ fn record_of_another_version_or_with_missing_words_is_none() {
         "1",
         "2 1700000000123 4711 rwlease/0.1.0 web-1 billing",
         "1 soon 4711 rwlease/0.1.0 web-1 billing",
+        "1 +1700000000123 4711 rwlease/0.1.0 web-1 billing",
+        "1 1700000000123 +4711 rwlease/0.1.0 web-1 billing",
         "1 1700000000123 many rwlease/0.1.0 web-1 billing",
         "1 1700000000123 4711 rwlease/0.1.0 web-1",
         "1 1700000000123 4711 rwlease/0.1.0 web-1 ",

@@ -45,5 +45,7 @@ fn inspect_read_of_absent_lock_is_empty_and_of_garbage_is_error() {
     assert_eq!((view.server_now, view.token, view.writer), (9, 0, None));
     assert!(record("h123").is_err());
     assert!(record("hxxxxxxxxxxxxx0000000000000007").is_err());
+    assert!(record("h+000000000015+000000000000007").is_err());
+    assert!(entry("o", "w - - +5 900 10000 30000 1000 f - x 800").is_err());
     assert!(entry("o", "w - - 1 2 3").is_err());
 }

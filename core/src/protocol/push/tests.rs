@@ -36,8 +36,12 @@ fn push_read_of_malformed_payload_returns_none() {
         "1700 0 abc 1",
         "1700 0 abc x 1",
         "1700 0 abc 1 -1",
+        "1700 0 abc 1 +1",
+        "1700 0 abc +1 1",
+        "+1700 0 abc 1 1",
         "1700 f abc",
         "1700 f abc x",
+        "1700 f abc +1",
     ] {
         assert_eq!(PushMessage::read(payload.as_bytes()), None, "{payload}");
     }

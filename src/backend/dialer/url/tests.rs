@@ -59,6 +59,7 @@ fn server_with_invalid_url_returns_error_without_password() {
         "redis://h:-1",
         "redis://h:1:2",
         "redis://a b",
+        "redis://a,b",
         "redis://:%ff@h",
         "redis://h?protocol=resp3",
         "redis://h#name",
@@ -97,6 +98,12 @@ fn urls_of_sentinels() {
     ] {
         let error = parse(wrong).unwrap_err().to_string();
         assert!(error.contains(why), "{wrong}: {error}");
+    }
+    for place in ["a", "a:1", "[::1]:2"] {
+        assert!(sentinel(place).is_ok(), "{place}");
+    }
+    for place in ["", "a,b", "a/0", "a#m", "a?db=1", "redis://a"] {
+        assert!(sentinel(place).is_err(), "{place}");
     }
     assert!(SentinelUrl::matches("http+sentinel://x") && !SentinelUrl::matches("redis://x"));
 }

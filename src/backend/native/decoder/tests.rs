@@ -105,7 +105,9 @@ fn decoder_line_that_arrives_byte_by_byte_is_searched_once() {
 fn decoder_given_http_or_tls_names_that_protocol() {
     let failure = |bytes: &[u8]| frames_in_parts(bytes, bytes.len()).unwrap_err().to_string();
     assert_eq!(failure(b"HTTP/1.1 400 Bad Request\r\n"), "the port speaks HTTP");
-    assert_eq!(failure(&[TLS_ALERT, 3, 3, 0, 2, 2, 22]), "the port expects TLS");
+    for reason in [22, b'\n'] {
+        assert_eq!(failure(&[TLS_ALERT, 3, 3, 0, 2, 2, reason]), "the port expects TLS");
+    }
     let smtp = failure(b"220 mail.example.com ESMTP\r\n");
     assert_eq!(smtp, r#"invalid RESP3: unknown type in "220 mail.example.com ESMTP""#);
 }
@@ -127,6 +129,8 @@ fn decoder_given_invalid_resp3_returns_error() {
     assert!(frames_in_parts(&long, long.len()).is_err(), "a line without an end");
     long.truncate(MAX_LINE);
     assert_eq!(frames_in_parts(&long, long.len()), Ok(Vec::new()));
+    long.extend(CRLF);
+    assert!(frames_in_parts(&long, long.len()).is_err(), "a long line that arrives at once");
 }
 
 /// Each list and each string is short, but they never end.
