@@ -64,6 +64,10 @@ pub struct Usage {
     pub clients: u64,
 }
 
+/// One kind of usage, of each worker; and its limit at the end, by what there was before.
+type UsageOfEach = fn(&Usage) -> &Vec<u64>;
+type UsageLimit = fn(u64) -> u64;
+
 /// What was measured in a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
@@ -292,7 +296,7 @@ impl Measured {
     fn grown(&self) -> Vec<String> {
         let [before, settled, end] = &self.usage;
         let mut wrong = Vec::new();
-        let kinds: [(&str, fn(&Usage) -> &Vec<u64>, fn(u64) -> u64); 3] = [
+        let kinds: [(&str, UsageOfEach, UsageLimit); 3] = [
             ("KiB of memory", |usage| &usage.memory_kib, |had| had + had / 4 + MEMORY),
             ("tasks", |usage| &usage.tasks, |had| 2 * had + TASKS),
             ("sockets", |usage| &usage.sockets, |had| had + CONNECTIONS),

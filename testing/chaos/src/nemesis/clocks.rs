@@ -126,7 +126,7 @@ pub async fn set_off(scene: &Scene) -> Result {
 
 /// Reads it back.
 pub async fn look(scene: &Scene) -> Result<String> {
-    let wait_limit = PollLimit::new("a quick reply");
+    let wait_limit = PollLimit::new("a quick reply with the wrong clock");
     while !is_off_by(scene.cluster.node(OFF), OFF_MS).await? {
         wait_limit.pause(format!("the clock is not off by {OFF_MS} ms")).await?;
     }
