@@ -145,7 +145,7 @@ impl RedlockGuard {
     /// Cancel safe: it can be dropped and called again.
     pub async fn at_risk(&self) {
         let (ended, at_risk) = (pin!(self.members.ended()), pin!(self.members.at_risk()));
-        drop(select(ended, at_risk).await);
+        select(ended, at_risk).await;
     }
 
     /// Extends the leases to their requested length, on a majority of the members. Needed only for

@@ -15,7 +15,7 @@ use super::nemesis::{StayingFault, Touched};
 use super::process;
 use super::scenario::{Load, Scene};
 use super::worker::Worker;
-use testkit::{ClientKind, Result};
+use testkit::{ClientKind, Error, PollLimit, Result};
 
 /// The time between two looks at the fault.
 pub const PIECE: Duration = Duration::from_secs(3);
@@ -103,6 +103,7 @@ pub async fn act(fault: StayingFault, count: usize, scene: &mut Scene) -> Result
     scene.start_workers(None)?;
     let mut control = Control::start(scene)?;
     scene.advance().await?;
+    control.wait_for_grant().await?;
     sleep(WARM_UP).await;
     let from = now();
     sleep(PIECE * count.div_ceil(2).min(MOST_BEFORE) as u32).await;
@@ -132,7 +133,7 @@ pub async fn act(fault: StayingFault, count: usize, scene: &mut Scene) -> Result
     let end = now();
     let calls = scripts_at_first(scene).await? - called;
     // Each look opens a connection, too.
-    let dials = dials(scene).zip(opened).map(|(all, before)| all - before - count as u64);
+    let dials = dials(scene).zip(opened).map(|(all, before)| (all - before).saturating_sub(count as u64));
     fault.lift(scene).await?;
     control.end(scene).await?;
     scene.all_advance().await?;
@@ -217,7 +218,8 @@ impl Measured {
     fn slowed_down(&self) -> Vec<String> {
         let is_short = seconds(self.during) < SHORT.as_secs_f64();
         let floor = if is_short { SHORT_FLOOR } else { FLOOR };
-        let slow = self.rates.iter().filter(|rate| self.share(rate) < floor);
+        // What could not be measured is no number.
+        let slow = self.rates.iter().filter(|rate| !(floor..f64::INFINITY).contains(&self.share(rate)));
         slow.map(|rate| format!("{}, the least is {floor}", self.told(rate))).collect()
     }
 
@@ -416,10 +418,26 @@ impl Control {
         Ok(Control { worker: Worker::start(&orders, &[])?, history })
     }
 
+    async fn wait_for_grant(&mut self) -> Result {
+        let wait_limit = PollLimit::new("a grant at the other server");
+        while !self.history.holds().any(|hold| hold.granted.is_some()) {
+            wait_limit.pause("there is none").await?;
+            self.history.read()?;
+        }
+        Ok(())
+    }
+
     async fn end(&mut self, scene: &mut Scene) -> Result {
         self.worker.stop();
-        while self.worker.ended()?.is_none() {
-            sleep(Duration::from_millis(20)).await;
+        let wait_limit = PollLimit::new("the worker at the other server to end");
+        let is_well = loop {
+            match self.worker.ended()? {
+                Some(is_well) => break is_well,
+                None => wait_limit.pause("it runs").await?,
+            }
+        };
+        if !is_well {
+            return Err(Error::new("the worker at the other server has failed"));
         }
         scene.history.read()?;
         self.history.read()

@@ -2,6 +2,7 @@
 //! right to make it (root, on Linux).
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Result;
 use super::container::succeed;
@@ -29,8 +30,13 @@ impl NetworkNamespace {
     }
 
     pub fn create() -> Result<NetworkNamespace> {
-        let id = std::process::id();
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}x{number}", std::process::id());
         let mut random = fastrand::Rng::new();
+        // What a killed process has left goes first.
+        let _ = ip(&format!("netns delete rwlease{id}"));
+        ip(&format!("netns add rwlease{id}"))?;
         let space = NetworkNamespace {
             name: format!("rwlease{id}"),
             cable: format!("rwl{id}a"),
@@ -38,7 +44,6 @@ impl NetworkNamespace {
         };
         let (name, cable, far, net) = (&space.name, &space.cable, format!("rwl{id}b"), &space.net);
         for words in [
-            format!("netns add {name}"),
             format!("link add {cable} type veth peer name {far}"),
             format!("link set {far} netns {name}"),
             format!("addr add {net}.1/30 dev {cable}"),

@@ -58,7 +58,11 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     let at = now();
     scene.order(Change::TakesSlot(to));
     let step = scene.cluster.begin_atomic_move(slot, slot, to).await?;
-    reach(scene, step, stage).await?;
+    if !reach(scene, step, stage).await? {
+        scene.cluster.wait_for_agreement().await?;
+        let master = scene.cluster.master_of(slot).await?;
+        return bulk::remove(scene.cluster.node(master), &lock).await;
+    }
     let before = scene.cluster.atomic_moves(step).await?;
     takeover.announce(scene);
     takeover.strike(scene).await?;
@@ -87,7 +91,8 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     Ok(())
 }
 
-async fn reach(scene: &mut Scene, step: AtomicMove, stage: Stage) -> Result {
+/// Waits for the stage. Returns false if the move was faster than its copying was seen.
+async fn reach(scene: &mut Scene, step: AtomicMove, stage: Stage) -> Result<bool> {
     if stage == Stage::Late {
         sleep(LATE.mul_f64(scene.random.f64())).await;
     }
@@ -104,7 +109,10 @@ async fn reach(scene: &mut Scene, step: AtomicMove, stage: Stage) -> Result {
             }
         };
         if is_reached {
-            return Ok(());
+            return Ok(true);
+        }
+        if stage == Stage::Copying && cluster.has_no_atomic_move().await? {
+            return Ok(false);
         }
         wait_limit.pause(format!("{source:?}, {target:?}")).await?;
     }

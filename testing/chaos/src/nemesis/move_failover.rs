@@ -67,6 +67,7 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     struck.dedup();
 
     let at = now();
+    scene.order(Change::TakesSlot(to));
     let before = advance(&scene.cluster, step, stage, &lock, &other).await?;
     takeover.announce(scene);
     let during = match stage {
@@ -86,7 +87,9 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
         Side::Source => SlotMigration { from: takeover.new, ..step },
         Side::Target => SlotMigration { to: takeover.new, ..step },
     };
-    scene.order(Change::TakesSlot(new.to));
+    if new.to != to {
+        scene.order(Change::TakesSlot(new.to));
+    }
     let keys = finish(&scene.cluster, new).await?;
     takeover.clean_up(scene).await?;
     scene.cluster.wait_for_agreement().await?;

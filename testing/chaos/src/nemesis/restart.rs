@@ -42,6 +42,9 @@ const UNFLUSHED: std::ops::Range<u64> = 200..1_000;
 /// How long a supervisor takes to start the server again.
 const DOWN: std::ops::Range<u64> = 0..500;
 
+/// A rewrite would begin another file.
+const NO_REWRITE: &str = "auto-aof-rewrite-percentage 0";
+
 /// The log line of a server that has dropped half a command.
 const TRUNCATED: &str = "loaded anyway because aof-load-truncated is enabled";
 
@@ -172,8 +175,8 @@ impl Log {
     pub fn settings(self) -> &'static [&'static str] {
         match self {
             Log::None => &[],
-            Log::EverySec => &["appendonly yes", "appendfsync everysec"],
-            Log::Always => &["appendonly yes", "appendfsync always"],
+            Log::EverySec => &["appendonly yes", "appendfsync everysec", NO_REWRITE],
+            Log::Always => &["appendonly yes", "appendfsync always", NO_REWRITE],
         }
     }
 }

@@ -9,10 +9,13 @@ use tokio::time::timeout;
 
 use super::{Props, Touched, ensure};
 use crate::scenario::Scene;
-use testkit::{Cluster, ClusterConfig, Error, Proxy, ProxyFlow, Result};
+use testkit::{Cluster, ClusterConfig, Error, PollLimit, Proxy, ProxyFlow, Result};
 
 pub const WORKER: usize = 0;
 pub const NODE: usize = 0;
+
+/// What is sent by a command that no client of the run sends.
+const MARK: &str = "mark";
 
 /// How long a reply is waited for that does not come.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -47,8 +50,8 @@ pub async fn prepare(shape: ClusterConfig) -> Result<(Cluster, Props)> {
 pub async fn strike(scene: &mut Scene, cut: ClientCut) -> Result<Touched> {
     let names = scene.names_at(NODE).await?;
     let proxy = proxy(scene)?;
-    let before = ping(proxy).await?;
-    ensure(before.starts_with("+PONG"), || format!("before it, the proxy replied {before:?}"))?;
+    let before = echo(proxy).await?;
+    ensure(before.contains(MARK), || format!("before it, the proxy replied {before:?}"))?;
     match cut {
         ClientCut::Both => proxy.drop_all(),
         ClientCut::Replies => proxy.replies(ProxyFlow::Dropped),
@@ -62,11 +65,18 @@ pub async fn strike(scene: &mut Scene, cut: ClientCut) -> Result<Touched> {
 pub async fn look(scene: &Scene, cut: ClientCut) -> Result<String> {
     let node = scene.cluster.node(NODE);
     let proxy = proxy(scene)?;
-    let before = node.calls("ping").await?;
-    let reply = ping(proxy).await.unwrap_or_else(|error| error.to_string());
-    let ran = node.calls("ping").await? - before;
-    ensure(!reply.contains("PONG"), || format!("the proxy replied {reply:?}"))?;
+    let before = node.calls("echo").await?;
+    let reply = echo(proxy).await.unwrap_or_else(|error| error.to_string());
+    ensure(!reply.contains(MARK), || format!("the proxy replied {reply:?}"))?;
     let expected = u64::from(cut == ClientCut::Replies);
+    let wait_limit = PollLimit::new("the server to run the command");
+    let ran = loop {
+        let ran = node.calls("echo").await? - before;
+        if ran >= expected {
+            break ran;
+        }
+        wait_limit.pause("it has not").await?;
+    };
     ensure(ran == expected, || format!("the server ran {ran} of the commands, not {expected}"))?;
     let direct: String = node.run_words("PING").await?;
     let opened = proxy.accepted_count();
@@ -87,9 +97,9 @@ fn proxy(scene: &Scene) -> Result<&Proxy> {
 }
 
 /// The reply to a command, or what there is in its place.
-async fn ping(proxy: &Proxy) -> Result<String> {
+async fn echo(proxy: &Proxy) -> Result<String> {
     let mut connection = TcpStream::connect(("127.0.0.1", proxy.port())).await?;
-    connection.write_all(b"PING\r\n").await?;
+    connection.write_all(format!("ECHO {MARK}\r\n").as_bytes()).await?;
     let mut reply = [0; 64];
     match timeout(SILENCE, connection.read(&mut reply)).await {
         Err(_) => Ok("nothing".into()),

@@ -72,8 +72,9 @@ pub async fn look(scene: &Scene) -> Result<String> {
 pub async fn lift(scene: &Scene) -> Result {
     std::fs::remove_file(disk(scene)?.join(FILLER))?;
     let wait_limit = PollLimit::new("the server to write again");
-    while look(scene).await.is_ok() {
-        wait_limit.pause("it refuses").await?;
+    let node = scene.cluster.node(MASTER);
+    while node.info("persistence").await?.get("aof_last_write_status").is_none_or(|it| it != "ok") {
+        wait_limit.pause("the last write failed").await?;
     }
     set_rewrites(scene, 100).await
 }
