@@ -26,7 +26,8 @@ LONG_WORLDS := a_cached_write_through_a_failover a_cached_read_through_a_move \
 	a_cached_write_and_a_reader_and_calls_and_messages_that_get_lost a_cached_write_and_a_writer \
 	revoke_and_force_release_of_holders two_writers_and_calls_messages_and_requests_that_get_lost \
 	a_fair_writer_and_readers_first two_writers_and_a_reader_that_are_slow \
-	a_write_that_becomes_a_read_through_a_failover a_failover_and_a_call_that_comes_late
+	a_write_that_becomes_a_read_through_a_failover a_failover_and_a_call_that_comes_late \
+	a_cached_write_with_late_clocks two_writers_with_late_clocks_and_late_calls
 COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease-equality a_million_calls -- --ignored --nocapture
 
 help: ## List the targets

@@ -614,12 +614,15 @@ fn with_field(mut result: Value, field: &str, value: Value) -> Value {
     result
 }
 
+fn of_row(place: usize, row: &str, result: Value) -> Value {
+    with_field(with_field(result, "row", json!(row)), "place", json!([place, 0]))
+}
+
 #[test]
 fn scorecard_adds_up_runs_of_one_version_by_server() {
     let (redis, valkey) = ("Redis 7.0.15", "Valkey 9.1.2");
-    let mut of_a_row_that_is_gone = with_field(result(valkey, 9_000), "version", json!("src 0"));
-    of_a_row_that_is_gone["row"] = json!("gone");
-    of_a_row_that_is_gone["place"] = json!([5, 0]);
+    let of_a_row_that_is_gone = of_row(5, "gone", result(valkey, 9_000));
+    let of_a_row_that_is_gone = with_field(of_a_row_that_is_gone, "version", json!("src 0"));
     let runs = [
         of_a_row_that_is_gone,
         with_field(result(redis, 8_000), "version", json!("src 0, lua 0, cli 0, Cargo.lock 0")),
@@ -628,6 +631,8 @@ fn scorecard_adds_up_runs_of_one_version_by_server() {
         with_field(result(valkey, 1), "broken", json!(["one", "two"])),
         with_field(result(redis, 11), "void", json!(["a failover"])), // counts for nothing else
         result(redis, 30),
+        of_row(0, "steady", result("Redis 8.2.3", 0)),
+        with_field(of_row(6, "step", result("Redis 8.2.3", 900)), "overlaps", json!(2)),
     ];
     let lines: Vec<String> = runs.iter().map(Value::to_string).collect();
     let file = std::env::temp_dir().join(format!("rwlease-runs-{}.jsonl", std::process::id()));
@@ -637,7 +642,9 @@ fn scorecard_adds_up_runs_of_one_version_by_server() {
     std::fs::remove_file(&file).unwrap();
     let card = String::from_utf8(said.stdout).unwrap();
     for line in [
-        "| `failover` | a replica takes over | no overlap | 51 | 3,000 | 0 | 2 |",
+        "| `failover` | a replica takes over | no overlap | 51 | 3,000 | 0 | 1 in 17 faults | 2 |",
+        "| `steady` | a replica takes over | no overlap | 0 | 1,000 | 0 | 1 in 333 acquisitions | 0 |",
+        "| `step` | a replica takes over | no overlap | 900 | 1,000 | 2 | - | 0 |",
         "| `failover` | Redis 7.0.15, redis | 50 | 2,000 | 0 | 2 | 0 | 0 | 0, 0 | 0 | 1 |",
         "| `failover` | Valkey 9.1.2, redis | 1 | 1,000 | 0 | 1 | 0 | 0 | 0, 0 | 2 | 0 |",
         "| `failover` | Redis 7.0.15, redis | 30 ms | 2.0 s, 2.0 s | 0, 4 | 6 | Rejected 8 |",

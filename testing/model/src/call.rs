@@ -211,7 +211,7 @@ impl ModelCall {
             by.visit_deadline(&mut self.until);
         }
         if self.not_after > 0 {
-            self.not_after = (self.not_after - by.by_ms).max(SERVER_NOW - 1);
+            self.not_after = (self.not_after - by.server_ms).max(SERVER_NOW - 1);
         }
         match &mut self.stage {
             CallStage::Sent(CallRequest::Work(
@@ -224,9 +224,9 @@ impl ModelCall {
             }
             CallStage::Answered(envelope, answer) => {
                 // 0: the script did not read the clock.
-                envelope.server_now = envelope.server_now.saturating_sub(by.by_ms);
+                envelope.server_now = envelope.server_now.saturating_sub(by.server_ms);
                 if let Some(grant) = answer.grant() {
-                    grant.deadline -= by.by_ms;
+                    grant.deadline -= by.server_ms;
                 }
             }
             _ => {}

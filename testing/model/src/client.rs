@@ -17,12 +17,22 @@ use rwlease_core::time::{ClockBounds, LocalInstant};
 use crate::cached_hold::ModelCachedLease;
 use crate::call::{CallAnswer, CallRequest, CallStage, ModelCall, ModelMessage, ModelMessageKind};
 use crate::program::{AcquireProgram, LeaseChange};
-use crate::time::{AgingVisitor, LOCAL_NOW, SERVER_NOW, TokenVisitor, UNIT, server_ms};
+use crate::time::{AgingVisitor, LOCAL_NOW, SERVER_NOW, TokenVisitor, UNIT, UNIT_MS, server_ms};
 use rwlease::LockMode;
+
+/// How the clock of a client differs from the server's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClientClock {
+    /// The ticks of the server's clock that it has still to make.
+    pub late: u8,
+    /// For how many more ticks of the server's clock it loses and gains none.
+    pub exact_for: u8,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelClient {
     has_crashed: bool,
+    pub clock: ClientClock,
     /// It is subscribed at the server.
     pub is_subscribed: bool,
     /// The index of the acquisition in the program, and how many of its changes were made or given
@@ -70,6 +80,10 @@ pub enum ClientFault {
     ReusesTokens,
     /// It ignores a recall that comes before the grant.
     ForgetsEarlyRecalls,
+    /// It believes in its lease up to the server's deadline.
+    IgnoresMargin,
+    /// The same for a grant that was pushed, until the answer to its claim.
+    IgnoresMarginOfPushes,
 }
 
 /// The surroundings of a client.
@@ -101,6 +115,7 @@ impl Default for ModelClient {
     fn default() -> ModelClient {
         ModelClient {
             has_crashed: false,
+            clock: ClientClock::default(),
             is_subscribed: true,
             step: 0,
             changes: 0,
@@ -192,6 +207,7 @@ impl ModelClient {
         *self = ModelClient {
             has_crashed: true,
             is_subscribed: false,
+            clock: self.clock,
             step: self.step,
             ..ModelClient::default()
         };
@@ -208,8 +224,9 @@ impl ModelClient {
 
 impl ClientTurn<'_> {
     pub fn on(&mut self, event: AcquisitionEvent) -> Option<RequestStep> {
+        let without_margin = self.without_margin(&event);
         let state = self.client.state.as_mut()?;
-        let settings = self.around.settings;
+        let settings = without_margin.as_ref().unwrap_or(self.around.settings);
         let kind = LockKind::ReadWrite;
         let context = Context { now: LOCAL_NOW, jitter: 0.0, settings, lock_kind: kind };
         let effects = state.apply(event, &context);
@@ -230,6 +247,19 @@ impl ClientTurn<'_> {
         effects.next_step
     }
 
+    /// The settings for an event that a fault concerns.
+    fn without_margin(&self, event: &AcquisitionEvent) -> Option<AcquisitionConfig> {
+        let is_pushed = matches!(event, AcquisitionEvent::GrantPushed(_));
+        let is_concerned = match self.around.fault {
+            Some(ClientFault::IgnoresMargin) => true,
+            Some(ClientFault::IgnoresMarginOfPushes) => is_pushed,
+            _ => false,
+        };
+        let none = Some(Duration::ZERO);
+        is_concerned
+            .then(|| AcquisitionConfig { safety_margin: none, ..self.around.settings.clone() })
+    }
+
     /// Wakes the task if it sleeps.
     fn notify_task(&mut self) {
         match self.client.request {
@@ -242,9 +272,9 @@ impl ClientTurn<'_> {
     /// Everything is over, except for a request that has not been told.
     fn forget(&mut self) {
         if self.client.request == RequestPhase::Resting && self.client.state.is_some() {
-            let ModelClient { is_subscribed: hears, step: at, .. } = self.client;
-            self.client =
-                ModelClient { is_subscribed: hears, step: at + 1, ..ModelClient::default() };
+            let ModelClient { is_subscribed, clock, step, .. } = self.client;
+            let next = ModelClient { is_subscribed, clock, ..ModelClient::default() };
+            self.client = ModelClient { step: step + 1, ..next };
         }
     }
 
@@ -430,8 +460,10 @@ impl ClientTurn<'_> {
                 return drop(self.on(AcquisitionEvent::ForceReleased { token }));
             }
         }
+        // The bound is from before its clock was late.
+        let late_ms = u64::from(self.client.clock.late) * UNIT_MS;
         let mut bound = ClockBounds::default();
-        bound.observe(LOCAL_NOW, LOCAL_NOW, SERVER_NOW);
+        bound.observe(LOCAL_NOW, LOCAL_NOW, SERVER_NOW - late_ms);
         let pushed = GrantPush {
             grant: Grant::new(token, deadline),
             server_now: now,

@@ -157,10 +157,14 @@ pub enum ModelFault {
     Force,
     /// Time passes although a client could act.
     Slow,
+    /// A client's clock never makes a tick of the server's clock.
+    LoseTick,
+    /// A client's clock makes a tick that the server's clock does not make.
+    GainTick,
 }
 
 /// The names of all faults, in the order of [`ModelFault`].
-pub const FAULT_NAMES: [&str; 9] = [
+pub const FAULT_NAMES: [&str; 11] = [
     "abandoned call",
     "lost message",
     "cancel",
@@ -170,6 +174,8 @@ pub const FAULT_NAMES: [&str; 9] = [
     "revoke",
     "force_release",
     "slowness",
+    "lost tick",
+    "extra tick",
 ];
 
 /// How often each fault may still happen.
@@ -209,6 +215,12 @@ pub struct ModelPlan {
     pub lease: u32,
     pub ttl: u32,
     pub window: u32,
+    /// In units: how much earlier a lease ends at the client than at the server.
+    pub margin: u32,
+    /// Each client has a clock of its own, which may be late by this many ticks.
+    pub late: u8,
+    /// A clock loses or gains at most one tick in this many ticks, if there is such a limit.
+    pub tick_period: u8,
     /// The time limit of an attempt to acquire. If it is less than a unit, no time passes
     /// meanwhile.
     pub call_slice: Duration,
@@ -231,6 +243,9 @@ impl ModelPlan {
             lease: 2,
             ttl: 2,
             window: 1,
+            margin: 0,
+            late: 0,
+            tick_period: 0,
             call_slice: Duration::from_secs(2),
             max_states: 30_000_000,
         };
@@ -247,6 +262,11 @@ impl ModelPlan {
         }
         match kind {
             "unlimited slowness" => self.budget.0[ModelFault::Slow as usize] = UNLIMITED,
+            "unlimited extra ticks" => self.budget.0[ModelFault::GainTick as usize] = UNLIMITED,
+            "a tick lost of" => self.lose_or_gain_each(number, ModelFault::LoseTick),
+            "a tick gained of" => self.lose_or_gain_each(number, ModelFault::GainTick),
+            "late clocks" => self.late = number,
+            "margin" => self.margin = number.into(),
             "small limits" => self.small_limits = true,
             "calls of a unit" => self.call_slice = UNIT,
             "lease" => self.lease = number.into(),
@@ -254,6 +274,16 @@ impl ModelPlan {
             "window" => self.window = number.into(),
             _ => unreachable!("there is no setting {setting}"),
         }
+    }
+
+    fn lose_or_gain_each(&mut self, period: u8, fault: ModelFault) {
+        self.budget.0[fault as usize] = UNLIMITED;
+        self.tick_period = period;
+    }
+
+    /// Each client has a clock of its own.
+    pub fn has_clocks_apart(&self) -> bool {
+        self.late > 0
     }
 
     /// Its clients acquire permits of a semaphore.
@@ -268,7 +298,7 @@ impl ModelPlan {
             claim_timeout: self.window * UNIT,
         };
         AcquisitionConfig {
-            safety_margin: Some(Duration::ZERO),
+            safety_margin: Some(self.margin * UNIT),
             polling: poll,
             call_timeout: UNIT,
             acquire_call_timeout: self.call_slice,

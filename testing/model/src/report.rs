@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::program::FAULT_NAMES;
-use crate::search::SearchSummary;
+use crate::search::{SearchSummary, Violation};
 use crate::state_invariants::ClientHold;
 use crate::time::SERVER_NOW;
 use crate::world::{LockModel, ModelAction, ModelState};
@@ -98,7 +98,10 @@ impl SearchSummary {
         let faults: Vec<String> = faults.map(|(fault, times)| format!("{times} {fault}")).collect();
         let faults = faults.join(", ");
         let how = match (&self.violation, self.is_complete) {
-            (Some(violation), _) => format!("BROKEN: {}", violation.what),
+            (Some(Violation { what, steps, .. }), _) => {
+                let rule = what.split(':').next().unwrap_or_default();
+                format!("broken in {steps} steps: {rule}")
+            }
             (None, true) => "closed".into(),
             (None, false) => "not closed: the bound was reached".into(),
         };

@@ -108,13 +108,15 @@ fn client_holds(
 
 /// Whether nothing may be left. Otherwise the lease ends what is left: a client that died releases
 /// nothing, and a release can be lost with the history. A worker that is stopped for longer than
-/// the lease gives up what it has not sent, and a late renewal may have made the lease longer
-/// meanwhile.
+/// the lease, or whose clock gains as much, gives up what it has not sent, and a late renewal may
+/// have made the lease longer meanwhile.
 fn must_clean_up(model: &LockModel, world: &ModelState) -> bool {
-    let ModelPlan { budget, lease, .. } = &model.plan;
+    let ModelPlan { budget, lease, tick_period, .. } = &model.plan;
     let crashes = |budget: &FaultBudget| budget.left(ModelFault::Crash);
     let no_crash = crashes(&world.fault_budget) == crashes(budget);
-    no_crash && !world.lost_history && u32::from(budget.left(ModelFault::Slow)) <= *lease
+    let gained = if *tick_period > 0 { 0 } else { budget.left(ModelFault::GainTick).into() };
+    let missed = u32::from(budget.left(ModelFault::Slow)) + gained;
+    no_crash && !world.lost_history && missed <= *lease
 }
 
 fn leftover(view: &LockHash) -> Option<String> {

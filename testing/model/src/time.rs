@@ -1,5 +1,5 @@
-//! Time stands still: in every state the time is the same, and a tick moves everything else into
-//! the past.
+//! Time stands still: in every state the time is the same, and a tick of a clock moves everything
+//! else that this clock measures into the past.
 
 use std::time::Duration;
 
@@ -27,14 +27,19 @@ pub fn server_ms(moment: LocalInstant) -> u64 {
         - LOCAL_NOW.saturating_duration_since(moment).as_millis() as u64
 }
 
-/// Makes a state older. Times that can no longer matter become equal.
+/// Makes what a client knows older, by its own clock and by the server's. Times that can no longer
+/// matter become equal.
+#[derive(Clone, Copy, Debug)]
 pub struct AgingVisitor {
-    pub by_ms: u64,
+    pub local_ms: u64,
+    pub server_ms: u64,
+    /// The age of the oldest answer, by the server's clock.
+    pub oldest_answer_ms: u64,
 }
 
 impl AgingVisitor {
     fn earlier(&self, moment: LocalInstant) -> LocalInstant {
-        moment.saturating_sub(Duration::from_millis(self.by_ms))
+        moment.saturating_sub(Duration::from_millis(self.local_ms))
     }
 }
 
@@ -54,7 +59,7 @@ impl TimeVisitor for AgingVisitor {
     }
 
     fn visit_server_time(&mut self, ms: &mut u64) {
-        *ms = (*ms - self.by_ms).max(SERVER_NOW - UNIT_MS - 1); // an answer is at most a unit old
+        *ms = (*ms - self.server_ms).max(SERVER_NOW - self.oldest_answer_ms - 1);
     }
 
     fn visit_token(&mut self, _: &mut u64) {}

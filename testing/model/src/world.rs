@@ -4,6 +4,7 @@ mod actions;
 mod canonical_form;
 mod results;
 mod runs;
+mod ticks;
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! The actions that are possible in a state.
 
 use crate::call::{CallStage, ModelCall};
-use crate::client::{ClientFault, ModelClient, can_wait_a_tick};
+use crate::client::{ClientFault, ModelClient};
 use crate::program::ModelFault;
 use crate::world::{LockModel, ModelState};
 use rwlease::LockMode;
@@ -9,7 +9,16 @@ use rwlease::LockMode;
 /// The possible actions. Their numbers are those of clients, calls and messages in the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelAction {
+    /// All clocks advance.
     Tick,
+    /// The server's clock advances, and those of the clients are late.
+    ServerTick,
+    /// A client's clock makes a tick that is late.
+    ClientTick(usize),
+    /// A client's clock does not make a tick that is late.
+    LoseTick(usize),
+    /// A client's clock makes a tick that is not due.
+    GainTick(usize),
     Start(usize),
     /// The server runs a call.
     Run(usize),
@@ -64,9 +73,7 @@ impl LockModel {
         if world.fault_budget.has(ModelFault::Force) && world.newest > 0 {
             actions.push(ModelAction::Force);
         }
-        if self.may_tick(world) {
-            actions.push(ModelAction::Tick);
-        }
+        self.actions_of_clocks(world, &mut actions);
         actions
     }
 
@@ -134,7 +141,7 @@ impl LockModel {
         }
     }
 
-    fn is_to_wake(&self, client: &ModelClient) -> bool {
+    pub(super) fn is_to_wake(&self, client: &ModelClient) -> bool {
         client.must_wake() && self.fault != Some(ClientFault::NeverPolls)
     }
 
@@ -149,29 +156,13 @@ impl LockModel {
             ModelAction::Move => ModelFault::Move,
             ModelAction::Revoke => ModelFault::Revoke,
             ModelAction::Force => ModelFault::Force,
-            ModelAction::Tick if self.is_urgent(world) => ModelFault::Slow,
+            ModelAction::Tick | ModelAction::ServerTick if self.is_urgent(world) => {
+                ModelFault::Slow
+            }
+            ModelAction::LoseTick(_) => ModelFault::LoseTick,
+            ModelAction::GainTick(_) => ModelFault::GainTick,
             _ => return None,
         })
-    }
-
-    fn may_tick(&self, world: &ModelState) -> bool {
-        let in_time = world.calls.iter().all(|(_, call)| can_wait_a_tick(&self.calls[*call]));
-        let is_over = self.is_done(world) && world.lock == 0;
-        in_time && !is_over && (world.fault_budget.has(ModelFault::Slow) || !self.is_urgent(world))
-    }
-
-    /// A client could act at once: if time passes, it is slow.
-    pub fn is_urgent(&self, world: &ModelState) -> bool {
-        let is_awaited = |call: u32| !self.calls[call].is_abandoned();
-        let is_due = |client: &ModelClient| {
-            let is_due = self.is_to_wake(client)
-                || client.has_due_worker_timer()
-                || client.must_send_keepalive();
-            client.is_alive() && (is_due || !client.is_subscribed)
-        };
-        world.calls.iter().any(|(_, call)| is_awaited(*call))
-            || !world.messages.is_empty()
-            || world.clients.iter().any(|client| is_due(&self.clients[*client]))
     }
 
     /// All programs have finished, and nothing is under way.

@@ -5,7 +5,7 @@ use rwlease_core::time::LocalInstant;
 use crate::call::{CallAnswer, CallRequest, CallStage, ModelCall};
 use crate::client::{CallKind, ClientEnvironment, ClientTurn};
 use crate::program::ModelFault;
-use crate::time::{AgingVisitor, LOCAL_NOW, UNIT, UNIT_MS};
+use crate::time::{LOCAL_NOW, UNIT};
 use crate::world::actions::ModelAction;
 use crate::world::{LockModel, ModelState};
 use rwlease::LockMode;
@@ -24,7 +24,11 @@ impl LockModel {
             next.fault_budget.spend(fault);
         }
         match action {
-            ModelAction::Tick => self.tick(&mut next),
+            ModelAction::Tick
+            | ModelAction::ServerTick
+            | ModelAction::ClientTick(_)
+            | ModelAction::LoseTick(_)
+            | ModelAction::GainTick(_) => self.pass_time(&mut next, action),
             ModelAction::Start(at) => self.turn(&mut next, at, |turn| turn.start()),
             ModelAction::Run(at) => self.run(&mut next, at)?,
             ModelAction::Answer(at) => self.answer(&mut next, at),
@@ -195,24 +199,6 @@ impl LockModel {
             client.is_subscribed = false;
             world.clients[at] = self.clients.number(client);
         }
-    }
-
-    fn tick(&mut self, world: &mut ModelState) {
-        let same: Vec<u8> = (0..world.clients.len() as u8).collect();
-        world.lock = self.rewrite(world.lock, UNIT_MS, &[], &same);
-        world.replica = self.rewrite(world.replica, UNIT_MS, &[], &same);
-        let mut older = AgingVisitor { by_ms: UNIT_MS };
-        for number in &mut world.clients {
-            let mut client = self.clients[*number].clone();
-            client.grow_older(&mut older);
-            *number = self.clients.number(client);
-        }
-        for (_, number) in &mut world.calls {
-            let mut call = self.calls[*number].clone();
-            call.age(&mut older);
-            *number = self.calls.number(call);
-        }
-        world.messages.iter_mut().for_each(|message| message.age(UNIT_MS));
     }
 }
 

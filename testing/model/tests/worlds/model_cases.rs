@@ -1,4 +1,5 @@
-//! The worlds to search. `make check` runs them all, including the slow ones with `DEEP=1`.
+//! The worlds to search, and those beyond the assumptions, in which a promise must be seen to
+//! break. `make check` runs them all, including the slow ones with `DEEP=1`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -28,6 +29,27 @@ fn check(name: &'static str) {
     assert!(summary.is_complete, "the search of this world has not come to its end");
     let happened = summary.faults.map(|times| times > 0);
     assert_eq!(happened, planned, "what may go wrong has gone wrong, each of {FAULT_NAMES:?}");
+}
+
+/// Worlds whose clocks differ by one tick more than the margin.
+const BEYOND: [&str; 2] = [
+    "beyond: W,R; late clocks, lease 3",
+    "beyond: W,W; late clocks, lease 3, margin 1, 1 lost tick",
+];
+
+/// A holder believes that it holds for longer than the server's record of its lease lasts.
+#[test]
+#[ignore = "worlds of `make check`"]
+fn clocks_further_apart_than_the_margin_break_a_promise() {
+    let rule = "who believes has a lease";
+    for name in BEYOND {
+        let plan = ModelPlan::named(name);
+        let summary = search(&mut LockModel::new(plan, ScriptVariant::default()));
+        println!("{}", summary.row());
+        record_for_table(&summary);
+        let violation = summary.violation.unwrap_or_else(|| panic!("{name}: {rule} is not broken"));
+        assert!(violation.what.starts_with(rule), "{name}: {}", violation.what);
+    }
 }
 
 /// Writes the table of all worlds that this program has searched so far.
@@ -141,6 +163,30 @@ worlds! {
         a_failover_and_a_call_that_comes_late: "permits: PS,P1; 1 failover, 1 abandoned call";
         a_move_and_calls_and_messages_that_get_lost:
             "permits: P1,P2; 1 move, 1 abandoned call, 1 lost message";
+    }
+    clocks {
+        two_writers_whose_clocks_are_late:
+            "clocks: W,W; late clocks, slowness 1, lease 3, margin 1";
+        two_writers_with_late_clocks_and_late_calls:
+            "clocks: W,W; late clocks, slowness 1, 1 abandoned call, calls of a unit, lease 3, margin 1";
+        /// The reader believes in grants that are pushed.
+        writer_and_reader_with_late_clocks_and_pushed_grants:
+            "clocks: W,R; late clocks, slowness 2, lease 3, window 2, margin 1";
+        two_writers_and_a_reader_whose_clocks_are_late:
+            "clocks: W,W,R; late clocks, lease 3, margin 1";
+        writer_and_reader_whose_clocks_lose_ticks:
+            "clocks: W,R; late clocks, a tick lost of 4, slowness 1, lease and ttl 5, margin 2";
+        writer_and_reader_whose_clocks_gain_ticks:
+            "clocks: W,R; late clocks, a tick gained of 3, lease 3, margin 1";
+        /// However fast a client's clock is, it needs no margin.
+        two_writers_whose_clocks_run_as_fast_as_they_like: "clocks: W,W; unlimited extra ticks";
+        late_clocks_with_a_crash: "clocks: W,R; late clocks, 1 crash, lease 3, margin 1";
+        a_downgrade_with_late_clocks: "clocks: WD,R; late clocks, slowness 1, lease and ttl 3, margin 1";
+        an_upgrade_with_late_clocks: "clocks: RU,R; late clocks, lease and ttl 3, margin 1";
+        a_move_with_late_clocks: "clocks: W,R; late clocks, 1 move, slowness 1, lease 3, margin 1";
+        a_cached_read_with_late_clocks: "clocks: CR,W; late clocks, lease and ttl 3, margin 1";
+        a_cached_write_with_late_clocks: "clocks: CW,R; late clocks, lease and ttl 3, margin 1";
+        permits_with_late_clocks: "clocks: P1,P2; late clocks, slowness 1, lease and ttl 3, margin 1";
     }
     small_limits {
         a_writer_and_three_readers: "deep: W,R,R,R; small limits";

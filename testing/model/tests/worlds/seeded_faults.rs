@@ -216,7 +216,7 @@ fn each_rule_about_clients_has_a_planted_fault() {
 }
 
 /// Faults of clients, each with a world and the rule that finds it there.
-const CLIENT_FAULTS: [(&str, ClientFault, &str); 6] = [
+const CLIENT_FAULTS: [(&str, ClientFault, &str); 10] = [
     (
         "who believes has a lease",
         ClientFault::CountsLeaseFromReply,
@@ -226,6 +226,22 @@ const CLIENT_FAULTS: [(&str, ClientFault, &str); 6] = [
     (RECALLS, ClientFault::IgnoresRecall, "CR,W; calls of a unit"),
     (RECALLS, ClientFault::ForgetsEarlyRecalls, "CR,W; calls of a unit"),
     (GUARDS, ClientFault::ReusesTokens, "CW,W; calls of a unit"),
+    ("who believes has a lease", ClientFault::IgnoresMargin, "W,W; late clocks, lease 3, margin 1"),
+    (
+        "who believes has a lease",
+        ClientFault::IgnoresMargin,
+        "CR,W; late clocks, lease and ttl 3, margin 1",
+    ),
+    (
+        "who believes has a lease",
+        ClientFault::IgnoresMargin,
+        "P1,P2; late clocks, lease 3, margin 1",
+    ),
+    (
+        "who believes has a lease",
+        ClientFault::IgnoresMarginOfPushes,
+        "W,R; late clocks, slowness 2, lease 3, window 2, margin 1",
+    ),
     // Its death is no way out.
     (CAN_FINISH, ClientFault::NeverPolls, "W,R; 1 crash, calls of a unit"),
 ];
