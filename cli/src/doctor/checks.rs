@@ -380,7 +380,7 @@ fn restart(facts: &NodeFacts) -> Option<Finding> {
         let advice = "set appendonly yes, or prevent an immediate restart";
         Finding::new(
             Severity::Warning,
-            format!("keeps no log: if it is restarted before a replica takes over, all its locks are lost, also those that replicas have confirmed, and `--fsync master` is refused; {advice}"),
+            format!("keeps no log: if it is restarted before a replica takes over, all its locks since the last snapshot are lost, also those that replicas have confirmed, and `--fsync master` is refused; {advice}"),
         )
     })
 }

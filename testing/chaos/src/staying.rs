@@ -133,7 +133,8 @@ pub async fn act(fault: StayingFault, count: usize, scene: &mut Scene) -> Result
     let end = now();
     let calls = scripts_at_first(scene).await? - called;
     // Each look opens a connection, too.
-    let dials = dials(scene).zip(opened).map(|(all, before)| (all - before).saturating_sub(count as u64));
+    let dials =
+        dials(scene).zip(opened).map(|(all, before)| (all - before).saturating_sub(count as u64));
     fault.lift(scene).await?;
     control.end(scene).await?;
     scene.all_advance().await?;
@@ -219,7 +220,8 @@ impl Measured {
         let is_short = seconds(self.during) < SHORT.as_secs_f64();
         let floor = if is_short { SHORT_FLOOR } else { FLOOR };
         // What could not be measured is no number.
-        let slow = self.rates.iter().filter(|rate| !(floor..f64::INFINITY).contains(&self.share(rate)));
+        let slow =
+            self.rates.iter().filter(|rate| !(floor..f64::INFINITY).contains(&self.share(rate)));
         slow.map(|rate| format!("{}, the least is {floor}", self.told(rate))).collect()
     }
 

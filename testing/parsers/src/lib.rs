@@ -2,7 +2,7 @@
 //!
 //! Each check takes any bytes and panics if a promise is broken: no parser panics or overflows, the
 //! memory is in proportion to the bytes, and what was decoded is decoded equally after it is
-//! encoded. `fuzz/` searches for bytes that break one, and `tests/corpus.rs` replays those it kept.
+//! encoded. `fuzz/` searches for bytes that break one, and the test `corpus` replays those it kept.
 
 mod cluster_slots;
 mod decoder;
