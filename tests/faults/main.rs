@@ -19,6 +19,8 @@ mod failover;
 mod fencing;
 mod known_faults;
 mod migration;
+#[cfg(feature = "native")]
+mod overload;
 mod redirects;
 mod self_test;
 #[cfg(any(feature = "native", feature = "redis"))]

@@ -13,6 +13,14 @@ pub(crate) const DIAL_BACKOFF: Backoff =
 /// dials at once.
 const FIRST_REDIAL: Duration = Duration::from_millis(100);
 
+/// The pause before a subscription that ended, or failed that many times in a row, is opened again.
+pub(crate) fn redial_pause(failures: u32) -> Duration {
+    match failures {
+        0 => first_redial(),
+        failures => DIAL_BACKOFF.delay(failures),
+    }
+}
+
 /// The pause before a connection that broke is opened again for the first time.
 pub(crate) fn first_redial() -> Duration {
     scale(FIRST_REDIAL, fastrand::f64())

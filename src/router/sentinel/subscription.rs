@@ -9,7 +9,7 @@ use futures::future::join;
 use rwlease_core::resp::Address;
 
 use crate::backend::{ConnectionError, PubSubEvent};
-use crate::router::connections::redial::DIAL_BACKOFF;
+use crate::router::connections::redial::redial_pause;
 use crate::router::sentinel::SentinelGroup;
 use crate::router::telemetry;
 
@@ -58,7 +58,7 @@ impl<C: Fn() -> F, F: Future<Output = ()>> SentinelSubscription<'_, C> {
             }
             failures = if was_joined { 0 } else { failures + 1 };
             let clock = &self.sentinels.clock;
-            clock.sleep_until(clock.now().saturating_add(DIAL_BACKOFF.delay(failures))).await;
+            clock.sleep_until(clock.now().saturating_add(redial_pause(failures))).await;
         }
     }
 

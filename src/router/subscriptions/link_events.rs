@@ -9,7 +9,7 @@ use rwlease_core::slot::Slot;
 
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::error_reply::moved_target;
-use crate::router::connections::redial::{DIAL_BACKOFF, first_redial};
+use crate::router::connections::redial::{DIAL_BACKOFF, redial_pause};
 use crate::router::subscriptions::SubscriptionEvent;
 use crate::router::subscriptions::channel_target::TargetState;
 use crate::router::subscriptions::link::{LinkCommand, LinkEvent, LinkEventKind};
@@ -138,11 +138,7 @@ impl SubscriptionManager {
         link.commands = None;
         link.is_connected = false;
         if !idle {
-            let pause = match link.failures {
-                0 => first_redial(),
-                failures => DIAL_BACKOFF.delay(failures),
-            };
-            link.retry_at = now.saturating_add(pause);
+            link.retry_at = now.saturating_add(redial_pause(link.failures));
             link.failures += 1;
         }
         let rest_until = link.retry_at;

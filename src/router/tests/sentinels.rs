@@ -421,6 +421,27 @@ async fn sentinels_that_cannot_be_reached_are_dialled_more_and_more_seldom() {
     assert!(first > ten / 5, "{first}, {ten}");
 }
 
+/// A sentinel that restarts ends the subscriptions of all clients at once.
+#[tokio::test(start_paused = true)]
+async fn sentinel_subscriptions_that_end_together_are_dialled_one_after_the_other() {
+    const CLIENTS: usize = 20;
+    let (fakes, mut routers) = (servers(), Vec::new());
+    for _ in 0..CLIENTS {
+        routers.push(connect_by(&fakes, &SENTINELS).await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let dials = || -> usize { SENTINELS.iter().map(|it| fakes.dials(it)).sum() };
+    let before = dials();
+    for sentinel in SENTINELS {
+        fakes.notify(sentinel, PubSubEvent::Unsubscribed { channel: "+switch-master".into() });
+    }
+    tokio::time::sleep(Duration::from_millis(25)).await;
+    let soon = dials() - before;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(dials() - before, 2 * CLIENTS);
+    assert!(soon < CLIENTS, "{soon} of {} in 25 ms", 2 * CLIENTS);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_sentinel_that_stands_still_holds_up_nobody() {
     let watched = watched().await;
