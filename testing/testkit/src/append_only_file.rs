@@ -22,13 +22,13 @@ impl AppendOnlyFile {
         Ok(AppendOnlyFile(file))
     }
 
-    pub fn len(&self) -> Result<u64> {
+    pub fn size(&self) -> Result<u64> {
         Ok(fs::metadata(&self.0)?.len())
     }
 
     /// Cuts its end off.
-    pub fn truncate(&self, len: u64) -> Result {
-        Ok(self.open()?.set_len(len)?)
+    pub fn truncate(&self, size: u64) -> Result {
+        Ok(self.open()?.set_len(size)?)
     }
 
     pub fn append(&self, bytes: &[u8]) -> Result {
@@ -43,9 +43,11 @@ impl AppendOnlyFile {
 /// The last file of increments, by the manifest: `file NAME seq NUMBER type i`.
 fn last_part(folder: &Path) -> Result<String> {
     let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"))?;
-    let names = manifest.lines().filter_map(|line| {
+    let mut names = manifest.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         matches!(words[..], ["file", _, "seq", _, "type", "i"]).then(|| words[1].to_owned())
     });
-    names.last().ok_or_else(|| Error::new(format!("no increments in the manifest: {manifest}")))
+    names
+        .next_back()
+        .ok_or_else(|| Error::new(format!("no increments in the manifest: {manifest}")))
 }

@@ -63,13 +63,13 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let lost = match end {
         LogEnd::OnDisk => {
             node.run_words::<()>("CONFIG SET appendfsync no").await?;
-            let flushed = AppendOnlyFile::of(node)?.len()?;
+            let flushed = AppendOnlyFile::of(node)?.size()?;
             tokio::time::sleep(pauses[0]).await;
-            let kept = flushed..=AppendOnlyFile::of(node)?.len()?;
+            let kept = flushed..=AppendOnlyFile::of(node)?.size()?;
             marks.set(node, &marks.late).await?;
             node.kill()?;
             let file = AppendOnlyFile::of(node)?;
-            let written = file.len()?;
+            let written = file.size()?;
             let kept = scene.random.u64(kept);
             file.truncate(kept)?;
             written - kept
