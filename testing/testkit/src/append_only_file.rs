@@ -27,8 +27,8 @@ impl AppendOnlyFile {
     }
 
     /// Cuts its end off.
-    pub fn truncate(&self, len: u64) -> Result {
-        Ok(self.open()?.set_len(len)?)
+    pub fn truncate(&self, size: u64) -> Result {
+        Ok(self.open()?.set_len(size)?)
     }
 
     pub fn append(&self, bytes: &[u8]) -> Result {
@@ -47,5 +47,7 @@ fn last_part(folder: &Path) -> Result<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         matches!(words[..], ["file", _, "seq", _, "type", "i"]).then(|| words[1].to_owned())
     });
-    names.next_back().ok_or_else(|| Error::new(format!("no increments in the manifest: {manifest}")))
+    names
+        .next_back()
+        .ok_or_else(|| Error::new(format!("no increments in the manifest: {manifest}")))
 }
