@@ -210,10 +210,11 @@ pub fn is_rejected_before_write(server_error: &ServerError) -> bool {
         // The user lacks the right to run scripts or to use the key. Servers name the script if it
         // lacks a right itself.
         "NOPERM" => !server_error.message.contains("script"),
-        // A server checks its memory at the first write of a script alone; before Redis 7 it checks
-        // its disk (`MISCONF`) at each write. A script that meets a malformed waiter may have
+        // A server checks its memory and its disk at the first write of a script. (Before Redis 7
+        // it checks its disk at each write, and a lock whose script met a fault of the disk in
+        // between stays until its lease ends.) A script that meets a malformed waiter may have
         // written something, and replies `LOCKTYPE`.
-        "OOM" | "LOCKARGS" | "LOCKVERSION" | "WRONGTYPE" => true,
+        "OOM" | "MISCONF" | "LOCKARGS" | "LOCKVERSION" | "WRONGTYPE" => true,
         _ => false,
     }
 }

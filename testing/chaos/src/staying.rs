@@ -42,9 +42,9 @@ const LATE: Duration = Duration::from_secs(5);
 /// and one for subscriptions, each up to twice.
 const DIALS: f64 = 4.0;
 
-/// The most calls of a request that is refused; and those beside them, to release what was held
+/// The calls of a request that is refused; and those beside them, to release what was held
 /// when the fault began.
-const CALLS: u64 = 2;
+const CALLS: u64 = 1;
 const FIRST_CALLS: u64 = 500;
 
 /// What may come to memory (in KiB, beside a quarter), tasks (beside as many again) and connections

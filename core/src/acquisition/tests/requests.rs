@@ -121,10 +121,11 @@ fn failed_acquire_is_released_only_after_a_server_has_queued_it() {
         bench.state
     };
     let no_right = || no_right("User locker has no permissions to run the 'evalsha' command");
-    let reasons: [(fn() -> CallErrorKind, ErrorKind); 4] = [
+    let reasons: [(fn() -> CallErrorKind, ErrorKind); 5] = [
         (|| CallErrorKind::Overloaded, ErrorKind::Unavailable),
         (unconnected, ErrorKind::Rejected),
         (no_right, ErrorKind::Rejected),
+        (|| rejected("MISCONF"), ErrorKind::Rejected),
         (|| rejected("WRONGTYPE"), ErrorKind::Rejected),
     ];
     let no_memory = fail(false, rejected("OOM"), ErrorKind::Rejected);
