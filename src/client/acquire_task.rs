@@ -31,9 +31,21 @@ pub(crate) async fn acquire(
     options: &LeaseOptions,
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
+    acquire_observed(client, lock, mode, options, policy, |_| {}).await
+}
+
+/// As [`acquire`], and shows the acquisition before its first call.
+pub(crate) async fn acquire_observed(
+    client: &Arc<ClientInner>,
+    lock: &LockKey,
+    mode: LockMode,
+    options: &LeaseOptions,
+    policy: WaitPolicy,
+    observe: impl FnOnce(&Arc<Acquisition>),
+) -> Result<Option<Arc<Acquisition>>> {
     let goal =
         options.permits.map_or(AcquireKind::Lock(mode, options.fairness), AcquireKind::Permits);
-    run_acquisition(client, lock, (goal, mode), options, policy).await
+    run_acquisition(client, lock, (goal, mode), options, policy, observe).await
 }
 
 /// Accepts a transfer: takes over the lease of another acquisition.
@@ -47,9 +59,15 @@ pub(crate) async fn accept_transfer(
     deadline: LocalInstant,
 ) -> Result<Arc<Acquisition>> {
     let goal = AcquireKind::Transfer { mode, from, token };
-    let acquired =
-        run_acquisition(client, lock, (goal, mode), options, WaitPolicy::strict_try(deadline))
-            .await?;
+    let acquired = run_acquisition(
+        client,
+        lock,
+        (goal, mode),
+        options,
+        WaitPolicy::strict_try(deadline),
+        |_| {},
+    )
+    .await?;
     acquired.ok_or_else(|| lock.add_context(AcquisitionError::LeaseLost)) // unlike a try, it is never refused
 }
 
@@ -60,9 +78,11 @@ async fn run_acquisition(
     (goal, mode): (AcquireKind, LockMode),
     options: &LeaseOptions,
     policy: WaitPolicy,
+    observe: impl FnOnce(&Arc<Acquisition>),
 ) -> Result<Option<Arc<Acquisition>>> {
     let now = client.clock.now();
     let acquisition = client.register(lock, AcquisitionState::new(goal, options, policy, now))?;
+    observe(&acquisition);
     let unclaimed = UnclaimedGuard { client, acquisition: Some(acquisition.clone()) };
     let held = {
         let mut request = AcquireTask::new(client, acquisition, mode, now);

@@ -4,8 +4,9 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rwlease_core::acquisition::{AcquisitionState, HeldLease};
-use rwlease_core::protocol::{AcquisitionId, LockKey, LockMode};
+use rwlease_core::acquisition::{AcquisitionError, AcquisitionState, HeldLease};
+use rwlease_core::protocol::{AcquisitionId, CallError, CallErrorKind, Doubt, LockKey, LockMode};
+use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -91,6 +92,15 @@ impl Acquisition {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, AcquisitionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error of a request whose time is up, and which waited for this one in the client.
+    pub(crate) fn timeout_error(&self, now: LocalInstant) -> AcquisitionError {
+        if self.state().is_server_silent(now) {
+            CallError::new(CallErrorKind::TimedOut(None), Doubt::None).into()
+        } else {
+            AcquisitionError::TimedOut { waiters_ahead: 0 }
+        }
     }
 
     /// Whether it has ended for good.

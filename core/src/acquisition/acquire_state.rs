@@ -440,6 +440,11 @@ impl AcquireState {
         now.saturating_add(min_remaining) < self.policy.deadline().unwrap_or(FAR_FUTURE)
     }
 
+    /// Whether a timeout that ends now is the server's fault, which has not answered a call.
+    pub(super) fn is_server_silent(&self, now: LocalInstant) -> bool {
+        self.silent_since.is_some() && !self.timed_out_before_reply(now)
+    }
+
     /// Whether the deadline passed just after a poll was sent, so that the server is not to blame.
     fn timed_out_before_reply(&self, now: LocalInstant) -> bool {
         let silence =

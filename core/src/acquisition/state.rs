@@ -31,6 +31,11 @@ impl AcquisitionState {
         AcquisitionState::Requesting(AcquireState::new(goal, options, policy, now))
     }
 
+    /// Whether a request is under way that the server does not answer.
+    pub fn is_server_silent(&self, now: LocalInstant) -> bool {
+        matches!(self, AcquisitionState::Requesting(request) if request.is_server_silent(now))
+    }
+
     /// The transition. It changes the state, and returns the effects for the caller to carry out.
     /// An event that does not apply to the state changes nothing.
     #[must_use]

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
-use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use rwlease_core::acquisition::{AcquisitionError, LeaseOptions, RenewalPolicy, WaitPolicy};
 use rwlease_core::protocol::{LockKey, LockMode};
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
@@ -50,6 +50,8 @@ struct LocalState {
     policy: CachePolicy,
     /// Whether the task runs.
     task_is_running: bool,
+    /// The last request of the task for a lease.
+    lease_request: Weak<Acquisition>,
     /// Closed holds that still have guards.
     draining_leases: Vec<Arc<CachedLease>>,
     /// Set while the client subscribes in the lock's slot, so that a lease can be recalled.
@@ -416,6 +418,18 @@ impl CachedLock {
             local.subscription = None;
         }
         head
+    }
+
+    pub(super) fn set_lease_request(&self, acquisition: &Arc<Acquisition>) {
+        self.lock_local().lease_request = Arc::downgrade(acquisition);
+    }
+
+    /// The error of a local request whose time is up.
+    pub(crate) fn timeout_error(&self) -> AcquisitionError {
+        let request = self.lock_local().lease_request.upgrade();
+        let now = self.client.clock.now();
+        let other_holders = AcquisitionError::TimedOut { waiters_ahead: 0 };
+        request.map_or(other_holders, |request| request.timeout_error(now))
     }
 
     /// A recall may have been lost.

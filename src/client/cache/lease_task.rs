@@ -115,8 +115,14 @@ async fn acquire_lease(
 ) -> Option<LeaseDropGuard> {
     let options = cached_lock.options(true);
     let policy = WaitPolicy::Queue { deadline: None };
-    let taking =
-        pin!(acquire_task::acquire(&cached_lock.client, &cached_lock.lock, mode, &options, policy));
+    let taking = pin!(acquire_task::acquire_observed(
+        &cached_lock.client,
+        &cached_lock.lock,
+        mode,
+        &options,
+        policy,
+        |acquisition| cached_lock.set_lease_request(acquisition),
+    ));
     let unwanted = pin!(async {
         while cached_lock.head().is_some() {
             cached_lock.wait_for_wake().await;

@@ -9,7 +9,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use rwlease_core::acquisition::AcquisitionError;
 use rwlease_core::time::LocalInstant;
 use tokio::task::coop;
 
@@ -95,8 +94,11 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
                         Stage::Plain(Box::pin(self.entry.acquire_uncached(G::MODE, until)));
                 }
                 (Poll::Pending, Some((_, limit))) => {
-                    let error = AcquisitionError::TimedOut { waiters_ahead: 0 };
-                    return limit.as_mut().poll(context).map(|()| Err(error.into()));
+                    let entry = self.entry;
+                    return limit
+                        .as_mut()
+                        .poll(context)
+                        .map(|()| Err(entry.timeout_error().into()));
                 }
                 (Poll::Pending, None) => return Poll::Pending,
             }

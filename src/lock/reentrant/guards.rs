@@ -4,10 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use futures::future::{Either, select};
-use rwlease_core::acquisition::{AcquisitionError, WaitPolicy};
+use rwlease_core::acquisition::WaitPolicy;
 use rwlease_core::protocol::LockMode;
 
 use crate::client::acquire_task;
+use crate::client::acquisition::Acquisition;
 use crate::error::{AddContext, Error, Result};
 use crate::lock::guard::{Guard, ReleaseOutcome, fencing_token, sealed};
 use crate::lock::lease::Lease;
@@ -139,7 +140,7 @@ async fn acquire_share<G>(
             match select(turn, client.clock.sleep_until(deadline)).await {
                 Either::Left((turn, _)) => turn,
                 Either::Right(_) => {
-                    return Err(lock.add_context(AcquisitionError::TimedOut { waiters_ahead: 0 }));
+                    return Err(lock.add_context(owned.timeout_error(client.clock.now())));
                 }
             }
         }
@@ -151,6 +152,8 @@ async fn acquire_share<G>(
         let granted = upgrade.lease.become_writer(policy).await?;
         return Ok(granted.then(|| upgrade.turn_into(ShareKind::Write)));
     }
-    let acquired = acquire_task::acquire(client, lock, mode, options, policy).await?;
+    let observe = |acquisition: &Arc<Acquisition>| owned.set_request(acquisition);
+    let acquired =
+        acquire_task::acquire_observed(client, lock, mode, options, policy, observe).await?;
     Ok(acquired.map(|acquisition| owned.begin(Lease::new(client.0.clone(), acquisition), kind)))
 }

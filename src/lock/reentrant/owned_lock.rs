@@ -1,10 +1,12 @@
 //! One lock of a `ReentrantOwner`: the lease, and the shares that its guards have.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rwlease_core::acquisition::AcquisitionEvent;
+use rwlease_core::acquisition::{AcquisitionError, AcquisitionEvent};
 use rwlease_core::protocol::LockMode;
+use rwlease_core::time::LocalInstant;
 
+use crate::client::acquisition::Acquisition;
 use crate::error::{ErrorKind, Result};
 use crate::lock::guard::{Hold, ReleaseOutcome};
 use crate::lock::lease::Lease;
@@ -14,6 +16,8 @@ use crate::lock::lease::Lease;
 pub(super) struct OwnedLock {
     /// Locked by the request that calls the server.
     pub(super) request_turn: tokio::sync::Mutex<()>,
+    /// The last request at the server.
+    request: Mutex<Weak<Acquisition>>,
     held: Mutex<Option<SharedLease>>,
 }
 
@@ -71,6 +75,21 @@ pub(super) struct Share {
 impl OwnedLock {
     fn held(&self) -> MutexGuard<'_, Option<SharedLease>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self) -> MutexGuard<'_, Weak<Acquisition>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_request(&self, acquisition: &Arc<Acquisition>) {
+        *self.request() = Arc::downgrade(acquisition);
+    }
+
+    /// The error of a request whose time is up before its turn.
+    pub(super) fn timeout_error(&self, now: LocalInstant) -> AcquisitionError {
+        let request = self.request().upgrade();
+        let other_holders = AcquisitionError::TimedOut { waiters_ahead: 0 };
+        request.map_or(other_holders, |request| request.timeout_error(now))
     }
 
     /// Shares the current lease, if it allows this kind.

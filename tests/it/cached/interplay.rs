@@ -7,7 +7,7 @@ use std::thread;
 
 use rwlease::embedded::EmbeddedCluster;
 use rwlease::guard::LeaseWatcher;
-use rwlease::{CacheConfig, CachedRwLock, Client, Fairness, LockMode};
+use rwlease::{CacheConfig, CachedRwLock, Client, ErrorKind, Fairness, LockMode};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -334,5 +334,40 @@ async fn cached_leases_acquired_at_once_stay_within_max_cached() {
     assert_eq!(cached, 3);
     for status in all.iter().map(|lock| lock.cache_status()) {
         assert_eq!(status.uncached_reason.is_some(), status.hold.is_none(), "{status:?}");
+    }
+}
+
+/// The request waits in the client for the lease that the client requests from the server.
+#[tokio::test(start_paused = true)]
+async fn cached_request_to_a_silent_server_is_unavailable() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = cached(&locks);
+    warm(&lock, LockMode::Write).await;
+    while lock.cache_status().hold.is_some() {
+        sleep(100 * MS).await;
+    }
+    let patient = |time| lock.write().timeout(time).into_future();
+    engine.faults().pause(0);
+    let error = patient(3 * SECOND).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    engine.faults().resume(0);
+    sleep(SECOND).await;
+    let _other = plain(&client(&engine).await).write().await.unwrap();
+    let error = patient(3 * SECOND).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+}
+
+/// The second request waits in the client for the first one.
+#[tokio::test(start_paused = true)]
+async fn reentrant_request_behind_one_to_a_silent_server_is_unavailable() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let (lock, owner) = (locks.rwlock("a").unwrap(), locks.reentrant_owner());
+    let patient = || owner.write(&lock).timeout(3 * SECOND).into_future();
+    engine.faults().pause(0);
+    let (one, other) = tokio::join!(patient(), patient());
+    for error in [one.unwrap_err(), other.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
 }
