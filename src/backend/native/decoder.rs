@@ -68,7 +68,7 @@ enum DecodedItem {
 }
 
 impl Decoder {
-    /// The buffer for the next read, with room for at least a fourth of [`MIN_READ`] bytes.
+    /// The buffer for the next read, with room for at least a fourth of `MIN_READ` bytes.
     pub fn read_buffer(&mut self) -> &mut BytesMut {
         if self.incoming.capacity() - self.incoming.len() < MIN_READ / 4 {
             self.incoming.reserve(MIN_READ);
