@@ -47,7 +47,7 @@ const LIBRARY: Crate = Crate {
 };
 
 /// The parts of the router, from the bottom to the top. `Router` stands for `router/mod.rs`.
-const ROUTER: [&str; 14] = [
+const ROUTER: [&str; 15] = [
     "locks",
     "telemetry",
     "address_translation",
@@ -57,6 +57,7 @@ const ROUTER: [&str; 14] = [
     "connections",
     "sentinel",
     "cluster",
+    "parsers",
     "subscriptions",
     "Router",
     "calls",
