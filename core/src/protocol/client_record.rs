@@ -100,7 +100,9 @@ impl WriteRecordRequest<'_> {
         let (Envelope { server_now, .. }, status, _) = ReplyReader::parse_header(reply)?;
         match status.as_bytes() {
             b"written" => {
-                Ok(UNIX_EPOCH + Duration::from_millis(server_now).saturating_sub(self.age))
+                let started = Duration::from_millis(server_now).saturating_sub(self.age);
+                let out_of_range = || ReplyError::Malformed("the time is out of range".into());
+                UNIX_EPOCH.checked_add(started).ok_or_else(out_of_range)
             }
             _ => Err(status.unknown_error()),
         }
