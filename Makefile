@@ -147,7 +147,8 @@ package: ## Pack the two crates that are published, and build and run what was p
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 	cargo deny --workspace --all-features check licenses bans sources
-	cargo deny --manifest-path fuzz/Cargo.toml --all-features check --config deny.toml licenses bans sources
+	cargo deny --manifest-path fuzz/Cargo.toml --config deny.toml check --allow license-not-encountered licenses bans sources
+	cargo deny --manifest-path testing/sql/Cargo.toml --config deny.toml check --allow license-not-encountered licenses bans sources
 
 bench: servers ## Run the benches that have no result of this version, into docs/results/bench (BENCH="load handoff": of these alone, AGAIN=1, CLUSTER=compose: on containers)
 	@CLUSTER=$(CLUSTER) BENCH="$(BENCH)" AGAIN=$(AGAIN) scripts/bench
