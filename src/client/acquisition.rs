@@ -2,7 +2,7 @@
 //! [`AcquisitionState`], which is a pure function of events.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rwlease_core::acquisition::{AcquisitionError, AcquisitionState, HeldLease};
 use rwlease_core::protocol::{AcquisitionId, CallError, CallErrorKind, Doubt, LockKey, LockMode};
@@ -94,9 +94,9 @@ impl Acquisition {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error of a request whose time is up, and which waited for this one in the client.
-    pub(crate) fn timeout_error(&self, now: LocalInstant) -> AcquisitionError {
-        if self.state().is_server_silent(now) {
+    /// The error of a request whose time is up, and which waited in the client for another one.
+    pub(crate) fn timeout_error(other: &Weak<Acquisition>, now: LocalInstant) -> AcquisitionError {
+        if other.upgrade().is_some_and(|other| other.state().is_server_silent(now)) {
             CallError::new(CallErrorKind::TimedOut(None), Doubt::None).into()
         } else {
             AcquisitionError::TimedOut { waiters_ahead: 0 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use rwlease_core::acquisition::{AcquisitionEvent, ChangeKind, HeldLease, WaitPolicy};
-use rwlease_core::protocol::LockMode;
+use rwlease_core::protocol::{Confirmation, LockMode};
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 use tokio_util::sync::CancellationToken;
@@ -326,7 +326,7 @@ impl Lease {
 
     async fn free_of(&self, concerns: impl Fn(ChangeKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
-        let until = client.clock.now().saturating_add(client.settings.acquisition.call_timeout);
+        let until = client.call_deadline(Confirmation::default());
         let failed = |kind, message| {
             let error = client.failure_or(Error::new(kind, message));
             Err(acquisition.lock.add_context(error))

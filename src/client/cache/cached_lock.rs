@@ -426,10 +426,8 @@ impl CachedLock {
 
     /// The error of a local request whose time is up.
     pub(crate) fn timeout_error(&self) -> AcquisitionError {
-        let request = self.lock_local().lease_request.upgrade();
-        let now = self.client.clock.now();
-        let other_holders = AcquisitionError::TimedOut { waiters_ahead: 0 };
-        request.map_or(other_holders, |request| request.timeout_error(now))
+        let request = self.lock_local().lease_request.clone();
+        Acquisition::timeout_error(&request, self.client.clock.now())
     }
 
     /// A recall may have been lost.

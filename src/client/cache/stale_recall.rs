@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rwlease_core::protocol::{AcquisitionId, LockKey, ReleaseRequest};
+use rwlease_core::protocol::{AcquisitionId, Confirmation, LockKey, ReleaseRequest};
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 
@@ -42,7 +42,7 @@ pub(crate) fn release_ended(client: &Arc<ClientInner>, slot: Slot, id: Acquisiti
     let released = client.clone();
     client.spawn("release of a stray lease", async move {
         let client = released;
-        let until = client.clock.now().saturating_add(client.settings.acquisition.call_timeout);
+        let until = client.call_deadline(Confirmation::default());
         for lock in locks {
             // A waiter sends the recall again.
             let call = ReleaseRequest::ALL.call(id, &lock);

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use rwlease_core::acquisition::AcquisitionEvent;
-use rwlease_core::protocol::{Envelope, LockKey, grant_waiters_request, parse_grant_waiters_reply};
+use rwlease_core::protocol::{
+    Confirmation, Envelope, LockKey, grant_waiters_request, parse_grant_waiters_reply,
+};
 use rwlease_core::resp::Address;
 use rwlease_core::time::LocalInstant;
 
@@ -127,7 +129,7 @@ fn send_due(
 /// Sends `grant_waiters` until no work is left.
 async fn grant_until_done(client: Arc<ClientInner>, lock: LockKey) {
     loop {
-        let until = client.clock.now().saturating_add(client.settings.acquisition.call_timeout);
+        let until = client.call_deadline(Confirmation::default());
         match client
             .transport
             .call(&grant_waiters_request(&lock), until)

@@ -87,9 +87,7 @@ impl OwnedLock {
 
     /// The error of a request whose time is up before its turn.
     pub(super) fn timeout_error(&self, now: LocalInstant) -> AcquisitionError {
-        let request = self.request().upgrade();
-        let other_holders = AcquisitionError::TimedOut { waiters_ahead: 0 };
-        request.map_or(other_holders, |request| request.timeout_error(now))
+        Acquisition::timeout_error(&self.request(), now)
     }
 
     /// Shares the current lease, if it allows this kind.

@@ -6,7 +6,9 @@ pub(crate) mod status;
 use std::fmt;
 use std::sync::Arc;
 
-use rwlease_core::protocol::{LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest};
+use rwlease_core::protocol::{
+    Confirmation, LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest,
+};
 use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
@@ -153,7 +155,7 @@ impl Semaphore {
     /// The limit that prevented the exchange, if one did.
     async fn exchange(&self, set: SetLimitRequest) -> Result<Option<u32>> {
         let (client, lock) = (&self.client, &self.lock);
-        let until = client.clock.now().saturating_add(client.settings.acquisition.call_timeout);
+        let until = client.call_deadline(Confirmation::default());
         while client.clock.now() < until {
             let reply = client.query(lock, &set.call(lock, until)).await?;
             let (envelope, set) =

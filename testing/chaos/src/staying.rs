@@ -222,7 +222,7 @@ impl Measured {
         // What could not be measured is no number.
         let slow =
             self.rates.iter().filter(|rate| !(floor..f64::INFINITY).contains(&self.share(rate)));
-        slow.map(|rate| format!("{}, the least is {floor}", self.told(rate))).collect()
+        slow.map(|rate| format!("{}, the least is {floor}", self.describe(rate))).collect()
     }
 
     /// The part of its rate at which a group goes on, compared with the other server.
@@ -230,7 +230,7 @@ impl Measured {
         rate.during / rate.before / (self.control[1] / self.control[0])
     }
 
-    fn told(&self, rate: &Rate) -> String {
+    fn describe(&self, rate: &Rate) -> String {
         format!(
             "{}: {:.0} grants in a second before, {:.0} during, a share of {:.2}",
             rate.of,
@@ -339,7 +339,7 @@ impl Measured {
     /// The figures, in lines.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> =
-            self.rates.iter().map(|rate| format!("  {}", self.told(rate))).collect();
+            self.rates.iter().map(|rate| format!("  {}", self.describe(rate))).collect();
         let [before, during] = self.control;
         lines.push(format!("  a server without faults: {before:.0} before, {during:.0} during"));
         lines.push(format!(
