@@ -120,6 +120,10 @@ impl Scene {
         seed: u64,
         folder: PathBuf,
     ) -> Result<Scene> {
+        // The logs of a run before this one would be read as those of this one's workers.
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
         std::fs::create_dir_all(&folder)?;
         let store = Store::start().await?;
         let (names, groups) = if load.by_shard {
