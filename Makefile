@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-sql faults reports test-valkey test-servers test-backends servers valkey redis-py sim loom fuzz twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose test-image chaos chaos-publish pictures bench bench-handoff bench-publish
+.PHONY: help demo test test-faults test-sql faults reports test-valkey test-rows test-servers test-backends servers valkey redis-py sim loom fuzz twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose test-image chaos chaos-publish pictures bench bench-handoff bench-publish
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -16,6 +16,9 @@ SCORECARD := migration failover staying
 # Run a suite of the command together with one of the library. Alone, it is built with fewer
 # features, and so is all that it needs.
 TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast
+# The filters of a suite, or the tests of ONLY. Where a suite has several programs, all of them run,
+# even if one fails.
+tests = -- $(if $(ONLY),--exact $(ONLY),$(1))
 # The model of the locks, which searches all that can happen.
 CHECK := cargo test --release -p rwlease-model --test worlds -- --ignored --nocapture
 # The same on what the tests are built of, which is faster to build.
@@ -37,36 +40,44 @@ demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster o
 	$(if $(CLUSTER),@scripts/get-redis)
 	cargo run --quiet -p rwlease-demo -- $(if $(CLUSTER),--cluster)
 
-test: servers redis-py ## Run the tests of what locks promise, in under five minutes (THREADS=8 of a suite at a time)
+test: servers redis-py ## Run the tests of what locks promise, in under five minutes (THREADS=8 of a suite at a time, ONLY="test ..." of them)
 	cargo build --quiet --all-features --examples
-	$(TESTS) --lib --bins --test backend --test corpus --test equality --test worlds --test architecture --test it --test protocol --test simulation --test observability --test examples --test cli
-	$(TESTS) --test conformance -- embedded::
-	$(TESTS) --doc
+	@set -x; failed=0; \
+	$(TESTS) --lib --bins --test backend --test corpus --test equality --test worlds --test architecture --test it --test protocol --test simulation --test observability --test examples --test cli $(call tests,) || failed=1; \
+	$(TESTS) --test conformance $(call tests,embedded::) || failed=1; \
+	$(TESTS) --doc $(call tests,) || failed=1; \
+	exit $$failed
 
-test-faults: faults test-compose test-valkey test-servers test-backends ## Run what is slow: faults of servers, slots that move, TLS, containers, other servers and other backends
+test-faults: faults test-compose test-valkey test-rows test-servers test-backends ## Run what is slow: faults of servers, slots that move, TLS, containers, other servers and other backends
 
-faults: servers redis-py ## Run the slow tests on the server that `make servers` finds
-	$(TESTS) --test faults
-	$(TESTS) --test conformance -- --skip embedded::
+faults: servers redis-py ## Run the slow tests on the server that `make servers` finds (ONLY="test ...")
+	@set -x; failed=0; \
+	$(TESTS) --test faults $(call tests,) || failed=1; \
+	$(TESTS) --test conformance $(call tests,--skip embedded::) || failed=1; \
+	exit $$failed
 
 reports: servers ## Try what others reported of their locks and clients
-	$(TESTS) --test reports --test cli -- reports:: connections:: locks::
+	$(TESTS) --test reports --test cli $(call tests,reports:: connections:: locks::)
 
 test-sql: ## Run the statements of docs/fencing.md on PostgreSQL, which must be installed, and SQLite (ROUNDS=10000)
 	cd testing/sql && $(if $(ROUNDS),ROUNDS=$(ROUNDS)) cargo test --quiet --locked --target-dir ../../target/sql -- --nocapture
 
-test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out; BACKEND=redis: the rows over that one)
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test protocol --test cli -- --skip secure::tls
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test it -- $(VALKEY_MODULES:%=%::)
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test faults -- --skip secure:: $(SCORECARD:%=--skip %::)
-	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) $(TESTS) --test faults -- $(SCORECARD:%=%::)
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test equality -- scripts_equal_server:: twin::
+test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ONLY="test ...")
+	@set -x; failed=0; \
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test protocol --test cli $(call tests,--skip secure::tls) || failed=1; \
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test it $(call tests,$(VALKEY_MODULES:%=%::)) || failed=1; \
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test faults $(call tests,--skip secure:: $(SCORECARD:%=--skip %::)) || failed=1; \
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test equality $(call tests,scripts_equal_server:: twin::) || failed=1; \
+	exit $$failed
 
-test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 redis-8.6 valkey-9.1")
-	@scripts/test-servers $(SERVERS)
+test-rows: valkey ## Run small rows of the scorecard on Valkey (ROWS=all: leave none out; BACKEND=redis: over that one; ONLY="test ...")
+	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) $(TESTS) --test faults $(call tests,$(SCORECARD:%=%::))
 
-test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="native redis fred", FEATURES=all: with all of them compiled in)
-	@FEATURES=$(FEATURES) scripts/test-backends $(BACKENDS)
+test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 redis-8.6 valkey-9.1", ONLY="test ...")
+	@ONLY="$(ONLY)" scripts/test-servers $(SERVERS)
+
+test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="native redis fred", FEATURES=all: with all of them compiled in, ONLY="test ...")
+	@FEATURES=$(FEATURES) ONLY="$(ONLY)" scripts/test-backends $(BACKENDS)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none
 	@scripts/get-redis
