@@ -51,8 +51,9 @@ const PAIRS: [&str; 5] =
 const JUDGED_PAIRS: usize = 4;
 
 /// Contended calls: the calls that lead to each, and the call. `W` and `R` are tries to write and
-/// to read, `w` and `r` take a place in the queue. The number is that of an acquisition.
-const CONTENDED: [(&str, &str, Contended, f64); 15] = [
+/// to read, `w` and `r` take a place in the queue; `P` and `p` do so for the only permit of a
+/// semaphore. The number is that of an acquisition.
+const CONTENDED: [(&str, &str, Contended, f64); 18] = [
     ("free: acquire", "", Contended::Join("acquire_write"), f64::INFINITY),
     ("free: release", "W", Contended::Release(0), f64::INFINITY),
     ("join: a write, behind another", "Ww", Contended::Join("acquire_write"), MOST_OF_A_FREE_ONE),
@@ -68,6 +69,9 @@ const CONTENDED: [(&str, &str, Contended, f64); 15] = [
     ("hand-off: a writer to 16 readers", "Wrrrrrrrrrrrrrrrr", Contended::Release(0), f64::INFINITY),
     ("grant_waiters: nothing to do", "RRwr", Contended::GrantWaiters, MOST_OF_A_FREE_ONE),
     ("leave: one of several writers", "Wwww", Contended::Release(2), f64::INFINITY),
+    ("permits, join: behind another", "Pp", Contended::Join("semaphore/acquire"), f64::INFINITY),
+    ("permits, poll", "Ppp", Contended::Poll(2), f64::INFINITY),
+    ("permits, hand-off", "Pp", Contended::Release(0), f64::INFINITY),
 ];
 const MOST_OF_A_FREE_ONE: f64 = 2.75;
 /// Rounds of contended calls: each makes its locks anew.
@@ -352,27 +356,32 @@ impl ScriptBench {
     }
 
     fn contended_call(&mut self, from: &str, call: Contended) -> f64 {
-        let lease = LEASE.to_string();
         let (mut before, mut timed) = (Vec::new(), Vec::new());
+        let of_permits = from.starts_with('P');
+        let release = if of_permits { "semaphore/release" } else { "release" };
         for number in 0..CALLS {
             let key = format!("contended:{number}");
             cmd("DEL").arg(&key).exec(&mut self.connection).unwrap();
             // An idle lock: a new one costs more.
             let first = self.id();
-            before.push(Call::new("acquire_write", &key, &try_args(&first, &lease)));
-            before.push(Call::new("release", &key, &["-", &first]));
+            let script = if of_permits { "semaphore/acquire" } else { "acquire_write" };
+            before.push(Call::new(script, &key, &waiting_args(&first, of_permits)[..7]));
+            before.push(Call::new(release, &key, &["-", &first]));
             let mut calls = Vec::new();
             for kind in from.chars() {
-                let script = if "Ww".contains(kind) { "acquire_write" } else { "acquire_read" };
+                let script = match kind {
+                    'W' | 'w' => "acquire_write",
+                    'R' | 'r' => "acquire_read",
+                    _ => "semaphore/acquire",
+                };
                 let id = self.id();
-                let args = ["-", "0", &id, "30000", "f", "1", "3x", SUBSCRIBED];
                 let count = if kind.is_lowercase() { 8 } else { 7 };
+                let args = waiting_args(&id, of_permits);
                 calls.push((id.clone(), Call::new(script, &key, &args[..count])));
             }
             timed.push(match call {
                 Contended::Join(script) => {
-                    let args = ["-", "0", &self.id(), "30000", "f", "1", "3x", SUBSCRIBED];
-                    Call::new(script, &key, &args)
+                    Call::new(script, &key, &waiting_args(&self.id(), of_permits))
                 }
                 Contended::Poll(at) => {
                     let (_, call) = &calls[at];
@@ -380,7 +389,7 @@ impl ScriptBench {
                     args.push((at + 1).to_string());
                     Call { script: call.script, key: key.clone(), args }
                 }
-                Contended::Release(at) => Call::new("release", &key, &["-", &calls[at].0]),
+                Contended::Release(at) => Call::new(release, &key, &["-", &calls[at].0]),
                 Contended::GrantWaiters => Call::new("grant_waiters", &key, &["-", "3x"]),
             });
             before.extend(calls.into_iter().map(|(_, call)| call));
@@ -396,8 +405,7 @@ impl ScriptBench {
         let writer = self.id();
         let mut calls = vec![Call::new("acquire_write", key, &try_args(&writer, "60000"))];
         for _ in 0..CROWD {
-            let args = ["-", "0", &self.id(), "30000", "f", "1", "3x", SUBSCRIBED];
-            calls.push(Call::new("acquire_read", key, &args));
+            calls.push(Call::new("acquire_read", key, &waiting_args(&self.id(), false)));
         }
         calls.push(Call::new("release", key, &["-", &writer]));
         self.run(&calls);
@@ -669,6 +677,12 @@ fn report<const N: usize>(
 /// The arguments of a waiting writer that polls, with a long time to live.
 fn waiting(id: &str) -> [&str; 8] {
     ["-", "0", id, "600000", "f", "1", "3x", "600000 600000 100000 -"]
+}
+
+/// The arguments of a waiter that is subscribed: for a lock, or for the only permit of a semaphore.
+fn waiting_args(id: &str, of_permits: bool) -> [&str; 8] {
+    let what = if of_permits { ["1", "1"] } else { ["f", "1"] };
+    ["-", "0", id, "30000", what[0], what[1], "3x", SUBSCRIBED]
 }
 
 /// The arguments of a try.

@@ -9,6 +9,7 @@
 
 mod contenders;
 mod fan_in;
+mod fast_paths;
 mod goals;
 mod limit;
 mod report;
@@ -40,7 +41,9 @@ async fn main() -> Result<ExitCode> {
     let mut report = Report::begin(&target, &options);
     scenarios::run(&target, &options, &mut report).await?;
     fan_in::run(&target, &options, &mut report).await?;
-    let goals = goals::judge(&report.scenarios);
+    fast_paths::run(&target, &options, &mut report).await?;
+    let mut goals = goals::judge(&report.scenarios);
+    fast_paths::judge(&report.fast_paths, &mut goals);
     print!("{report}\n## goals\n\n{goals}");
     Ok(goals.exit_code())
 }

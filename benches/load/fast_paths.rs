@@ -1,0 +1,106 @@
+//! The share of the calls of scripts that a fast path answers, in the contended scenarios.
+//!
+//! The scripts of this run send `ECHO` where the slow path begins, and each server counts its
+//! commands.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rwlease::Client;
+
+use common::{BenchCluster, Goals, ReadPercent, RwleaseLock, Table};
+use load::closed;
+use testkit::Result;
+
+use crate::Options;
+use crate::report::Report;
+use crate::scenarios::{CROWD, WRITERS};
+
+const MIN_SHARE: f64 = 0.9;
+
+/// The file with which each slow path begins.
+const SLOW_PATH: &str = "lib/prelude.lua";
+
+pub struct FastPathShare {
+    scenario: &'static str,
+    calls: u64,
+    slow: u64,
+}
+
+impl FastPathShare {
+    fn share(&self) -> f64 {
+        1.0 - self.slow as f64 / self.calls.max(1) as f64
+    }
+}
+
+pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) -> Result {
+    let folder = std::env::temp_dir().join(format!("rwlease-paths-{}", std::process::id()));
+    let client = connect(target, &folder).await;
+    let _ = fs::remove_dir_all(&folder);
+    let lock = client?.rwlock("fast-paths")?;
+    for (scenario, mix, tasks) in [
+        ("95 of 100 read, one lock", ReadPercent(95), CROWD),
+        ("writers on one lock", ReadPercent(0), WRITERS),
+    ] {
+        let locks: Arc<[RwleaseLock]> = Arc::new([RwleaseLock(lock.clone(), mix)]);
+        let [calls, slow] = counts(target).await?;
+        closed(&locks, tasks, options.turn * options.rounds as u32).await;
+        let [all_calls, all_slow] = counts(target).await?;
+        let share = FastPathShare { scenario, calls: all_calls - calls, slow: all_slow - slow };
+        report.fast_paths.push(share);
+    }
+    Ok(())
+}
+
+pub fn judge(shares: &[FastPathShare], goals: &mut Goals) {
+    for one in shares {
+        let title = format!("{}: calls that a fast path answers", one.scenario);
+        goals.at_least(title, MIN_SHARE, one.share());
+    }
+}
+
+pub fn table(shares: &[FastPathShare]) -> Table {
+    let mut table = Table::new(&["calls of scripts", "all", "slow path", "fast path"]);
+    for one in shares {
+        let counts = [one.calls.to_string(), one.slow.to_string(), format!("{:.3}", one.share())];
+        table.add(std::iter::once(one.scenario.to_owned()).chain(counts));
+    }
+    table
+}
+
+async fn connect(target: &BenchCluster, folder: &Path) -> Result<Client> {
+    copy_all(&testkit::project_root().join("lua"), folder)?;
+    let file = folder.join(SLOW_PATH);
+    let text = fs::read_to_string(&file)?;
+    fs::write(&file, format!("redis.pcall('ECHO', 'slow path')\n{text}"))?;
+    Ok(Client::builder().scripts_from(folder)?.urls(target.urls()).connect().await?)
+}
+
+fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path: PathBuf = entry?.path();
+        let target = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_all(&path, &target)?;
+        } else {
+            fs::copy(&path, target)?;
+        }
+    }
+    Ok(())
+}
+
+/// How many calls of scripts and how many `ECHO` the masters have counted.
+async fn counts(target: &BenchCluster) -> Result<[u64; 2]> {
+    let mut sums = [0; 2];
+    for master in target.masters().await? {
+        let stats: String = target.node(master).run_words("INFO commandstats").await?;
+        for (sum, command) in sums.iter_mut().zip(["evalsha", "echo"]) {
+            let line = format!("cmdstat_{command}:calls=");
+            let calls = stats.lines().find_map(|one| one.strip_prefix(&line)?.split(',').next());
+            *sum += calls.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0);
+        }
+    }
+    Ok(sums)
+}
