@@ -18,6 +18,7 @@ use chaos::scenario::Fault;
 use chaos::scorecard::count;
 use chaos::scorecard_rows::{Promise, Row, Variant, rows};
 use chaos::staying::{Measured, Usage};
+use chaos::store::{Store, StoreClient, StoreWrite};
 use chaos::verdict::{Outcome, Verdict};
 use testkit::{Error, Result};
 
@@ -862,4 +863,24 @@ fn verdict_with_an_unordered_failover_is_void() {
     // A void run does not hide a broken one.
     assert_eq!(Outcome::Void.max(Outcome::Broken), Outcome::Broken);
     assert_eq!(Outcome::Void.max(Outcome::Kept), Outcome::Void);
+}
+
+#[tokio::test]
+async fn store_refuses_writes_of_older_tokens() -> Result {
+    let store = Store::start().await?;
+    let mut client = StoreClient::connect(&store.url()).await?;
+    let write = |token, hold| StoreWrite { name: "stale", token, hold };
+    let (old, new) = (write(4, 1), write(7, 2));
+    assert_eq!(client.enter(&old).await?, Some((1, 0)));
+    assert_eq!(client.set(&old, 1).await?, Some(2));
+    assert_eq!(client.read("stale").await?, Some(1));
+    assert_eq!(client.enter(&new).await?, Some((3, 1)));
+    assert_eq!(client.set(&old, 2).await?, None, "an older token");
+    assert_eq!(client.enter(&old).await?, None, "an older token");
+    assert_eq!(client.enter(&write(7, 3)).await?, None, "another writer of the token");
+    assert_eq!(store.behind().await?, [""; 0]);
+    // As if two writers had read the same counter.
+    assert_eq!(client.set(&new, 1).await?, Some(4));
+    assert_eq!(store.behind().await?.len(), 1);
+    Ok(())
 }

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::history::{Log, Nanos, now};
 use super::scenario::Load;
-use super::store::StoreClient;
+use super::store::{StoreClient, StoreWrite};
 use testkit::{ConnectBuilder, Error, Result, register_child, unregister_child};
 
 /// Names the file of the orders. Without it, this process is no worker.
@@ -430,13 +430,13 @@ impl Bench {
     }
 
     async fn write(&self, &LockRequest { id, name, hold, .. }: &LockRequest<'_>, held: &HeldLease) {
-        let token = held.token();
+        let write = StoreWrite { name, token: held.token(), hold: id };
         let mut store = self.store.clone();
-        let entered = self.stored(id, store.enter(name, token).await);
+        let entered = self.stored(id, store.enter(&write).await);
         self.stay(id, held, hold).await;
         // Writes even without the lock: the store must refuse it then.
         if let Some((_, counter)) = entered {
-            let written = store.write(name, token, counter + 1).await;
+            let written = store.set(&write, counter + 1).await;
             self.stored(id, written.map(|sequence| sequence.map(|sequence| (sequence, 0))));
         }
     }
