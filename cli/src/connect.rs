@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rwlease::{Client, ClientBuilder, Credentials, SentinelConfig};
+use tokio::time::timeout;
 
 use crate::args::{self, ServerArgs};
 use crate::exit::{CliError, SYSTEM, print_error};
@@ -21,6 +23,9 @@ const SENTINEL_SCHEME: &str = "+sentinel://";
 
 /// The name of the library in the servers' `CLIENT LIST`.
 pub const LIB_NAME: &str = "rwlease";
+
+/// How soon a wrong command line has failed a second time.
+const USAGE_ERROR_DELAY: Duration = Duration::from_secs(1);
 
 /// Certificates in PEM.
 #[derive(Clone, Default)]
@@ -37,22 +42,28 @@ impl ServerArgs {
 
     /// Connects as a holder with this label. With `--wait-for-servers` it waits, and says so once,
     /// if no server can be used. The nodes of a cluster that is being made look like a wrong
-    /// command line: for these it waits without a line.
+    /// command line: the line about these comes later, since a wrong command line fails again at
+    /// once.
     pub async fn connect_as(&self, label: Option<&str>) -> Result<Client, CliError> {
         let builder = label.into_iter().fold(self.builder()?, ClientBuilder::label);
         let began = Instant::now();
-        let connected = builder.clone().connect().await.map_err(CliError::from);
+        let failure = match builder.clone().connect().await.map_err(CliError::from) {
+            Err(failure) if failure.is_transient() || failure.is_usage() => failure,
+            connected => return connected,
+        };
         let left = self.wait_for_servers.unwrap_or_default().saturating_sub(began.elapsed());
-        match connected {
-            Err(failure) if !left.is_zero() && (failure.is_transient() || failure.is_usage()) => {
-                if failure.is_transient() {
-                    let seconds = Duration::from_secs_f64(left.as_secs_f64().ceil());
-                    print_error(&format!("{failure}; waiting up to {}", format::duration(seconds)));
-                }
-                Ok(builder.wait_for_servers(left).connect().await?)
-            }
-            connected => connected,
+        if left.is_zero() {
+            return Err(failure);
         }
+        let mut waiting = pin!(builder.wait_for_servers(left).connect());
+        if failure.is_usage()
+            && let Ok(connected) = timeout(USAGE_ERROR_DELAY, &mut waiting).await
+        {
+            return Ok(connected?);
+        }
+        let seconds = Duration::from_secs_f64(left.as_secs_f64().ceil());
+        print_error(&format!("{failure}; waiting up to {}", format::duration(seconds)));
+        Ok(waiting.await?)
     }
 
     pub fn builder(&self) -> Result<ClientBuilder, CliError> {

@@ -41,6 +41,18 @@ async fn wait_for_servers_ends_at_its_time_and_at_a_wrong_password() -> Result {
 }
 
 #[tokio::test]
+async fn wait_for_servers_of_several_deployments_prints_one_line() -> Result {
+    let (first, second) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
+    let tool = Tool::new([first.url(), second.url()]);
+    let ran = tool.run(&["--wait-for-servers", "3s", "status", "a"]).await?;
+    assert_eq!((ran.status, ran.err.lines().count()), (Some(64), 2), "{ran:?}");
+    assert!(ran.err.contains("waiting up to 3s"), "{ran:?}");
+    let ran = tool.run(&["--wait-for-servers", "3s", "--url", "none", "status", "a"]).await?;
+    assert_eq!((ran.status, ran.err.lines().count()), (Some(64), 1), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn run_at_risk_prints_one_line_an_episode_and_goes_on() -> Result {
     let (server, tool) = alone().await?;
     let script = "echo ready; sleep 11; echo done";
