@@ -29,4 +29,6 @@ mod staying;
 // By URLs, TLS needs a feature. With `fred`, the application brings its own TLS, here by the
 // feature `fred-tls`.
 #[cfg(any(all(feature = "tls", any(feature = "native", feature = "redis")), feature = "fred-tls"))]
+mod fleet;
+#[cfg(any(all(feature = "tls", any(feature = "native", feature = "redis")), feature = "fred-tls"))]
 mod secure;

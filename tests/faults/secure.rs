@@ -20,10 +20,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 const USER: &str = "locker";
-const PASSWORD: &str = "a-password";
+pub(crate) const PASSWORD: &str = "a-password";
 
 /// The rights that `docs/operating.md` lists.
-const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info +cluster|slots \
+pub(crate) const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info +cluster|slots \
                       +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait \
                       +exists +hget +hmget +hset +hdel +pexpireat +spublish";
 
@@ -31,7 +31,7 @@ const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsh
 const BESIDES: &str = "+get +set +del +pttl +scan";
 
 /// A new certificate authority, and a certificate that it has issued for 127.0.0.1.
-fn certificates() -> Certificates {
+pub(crate) fn certificates() -> Certificates {
     certificates_for("127.0.0.1")
 }
 
@@ -53,7 +53,7 @@ fn certificates_for(name: &str) -> Certificates {
     }
 }
 
-fn settings(certificates: &Certificates, rights: &str) -> ServerSettings {
+pub(crate) fn settings(certificates: &Certificates, rights: &str) -> ServerSettings {
     ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() }
         .line(format!("user {USER} on >{PASSWORD} {rights}"))
 }
@@ -66,7 +66,7 @@ async fn secure_cluster(rights: &str) -> Result<(Cluster, Certificates)> {
 }
 
 /// Connects over TLS as `USER`, with this certificate authority.
-async fn connect(server: &Server, password: &str, authority: &str) -> Outcome<Client> {
+pub(crate) async fn connect(server: &Server, password: &str, authority: &str) -> Outcome<Client> {
     let patient = Client::builder().call_timeout(Duration::from_secs(20));
     connect_with(patient, server, password, authority).await
 }
