@@ -301,9 +301,7 @@ fn an_upgrade_calls_back_the_other_readers() {
 fn an_upgrade_that_comes_again_changes_no_mark() {
     let mut lab = Lab::new();
     let token = lab.read("ann1").granted().token;
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", token).queued();
-    lab.release("bob1").unwrap();
+    lab.run("read bob1, wait_upgrade ann1, release bob1");
     lab.renew_cached("ann1", 10_000, BLOCK).status();
     assert_eq!(mark(&mut lab, "ann1"), 'k');
     lab.wait_upgrade("ann1", token).granted();
@@ -442,8 +440,7 @@ fn a_reader_in_use_stays_so_among_others() {
 fn a_claim_makes_a_grant_a_cached_lock() {
     for waiter in [write("bob1"), read("bob1")] {
         for by_renewal in [true, false] {
-            let mut lab = Lab::new();
-            lab.write("ann1").granted();
+            let mut lab = Lab::after("write ann1");
             lab.request(&waits(waiter.clone())).queued();
             lab.release("ann1").unwrap();
             assert_eq!(mark(&mut lab, "bob1"), 'g');
@@ -526,8 +523,7 @@ fn a_block_has_the_tokens_that_were_requested() {
 /// Its own poll lets it in.
 #[test]
 fn a_write_that_is_not_cached_owns_one_token() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(1_000)).granted();
+    let mut lab = Lab::after("write/1000 ann1");
     let bob = Request::write("bob1").waiting();
     lab.request(&bob).queued();
     lab.pass(1_000);
@@ -577,8 +573,7 @@ fn the_token_of_the_grant_is_what_is_compared() {
 #[test]
 fn a_grant_that_is_revoked_takes_no_tokens_with_its_claim() {
     for by_renewal in [true, false] {
-        let mut lab = Lab::new();
-        lab.write("ann1").granted();
+        let mut lab = Lab::after("write ann1");
         lab.request(&waits(write("bob1"))).queued();
         lab.release("ann1").unwrap();
         lab.revoke().status();

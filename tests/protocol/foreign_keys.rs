@@ -67,9 +67,7 @@ fn a_lock_without_a_line() {
         lab.set_field(field, value);
     }
     all_refuse(&mut lab, "LOCKTYPE");
-    let mut lab = Lab::new();
-    lab.read("ann1").granted();
-    lab.read("bob1").granted();
+    let mut lab = Lab::after("read ann1, read bob1");
     let key = lab.key().to_string();
     lab.command::<()>(cmd("HDEL").arg(key).arg("s"));
     all_refuse(&mut lab, "LOCKTYPE");
@@ -245,9 +243,7 @@ fn a_malformed_holder() {
     for text in
         ["", "h", "nonsense", "h17850000000", "hxxxxxxxxxxxxxxxxxxxxxxxxxxxxxabcdefghijklmnop"]
     {
-        let mut lab = Lab::new();
-        lab.write("bob1").granted();
-        lab.wait_write("cat1").queued();
+        let mut lab = Lab::after("write bob1, wait_write cat1");
         lab.set_field("writer", text);
         typed(
             &mut lab,
@@ -261,17 +257,12 @@ fn a_malformed_holder() {
             ],
         );
 
-        let mut lab = Lab::new();
-        lab.read("bob1").granted();
-        lab.read("ann1").granted();
+        let mut lab = Lab::after("read bob1, read ann1");
         lab.set_field(&format!("r:{}", id("ann1")), text);
         typed(&mut lab, &["acquire_read", "upgrade"]);
 
         // No record is read while no holder can be dead.
-        let mut lab = Lab::new();
-        lab.read("bob1").granted();
-        lab.read("cat1").granted();
-        lab.read("ann1").granted();
+        let mut lab = Lab::after("read bob1, read cat1, read ann1");
         lab.set_field(&format!("r:{}", id("cat1")), text);
         lab.pass(10_000);
         typed(&mut lab, &["acquire_write", "grant_waiters"]);
@@ -311,11 +302,7 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
     ];
     for field in fields {
         for text in ["", "x", "nan", "1 2"] {
-            let mut lab = Lab::new();
-            lab.read("bob1").granted();
-            lab.read("ann1").granted();
-            lab.wait_write("cat1").queued();
-            lab.wait_read("dan1").queued();
+            let mut lab = Lab::after("read bob1, read ann1, wait_write cat1, wait_read dan1");
             lab.set_field(field, text);
             typed(&mut lab, &[]);
             lab.pass(10_000);
@@ -324,11 +311,7 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
     }
     for field in ["ticket", "reader_phase", "lapsed_clients"] {
         for text in ["", "x", "nan", "1 2"] {
-            let mut lab = Lab::new();
-            lab.read("bob1").granted();
-            lab.read("ann1").granted();
-            lab.wait_write("cat1").queued();
-            lab.release("cat1").unwrap();
+            let mut lab = Lab::after("read bob1, read ann1, wait_write cat1, release cat1");
             assert_eq!(lab.shape().0, "S2");
             lab.set_field(field, text);
             typed(&mut lab, &[]);
@@ -339,16 +322,12 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
 #[test]
 fn a_malformed_queue() {
     for text in ["", "w", "w - - 1 2 3", "w - - x 2 3 4 5 f - -"] {
-        let mut lab = Lab::new();
-        lab.write("bob1").granted();
-        lab.wait_write("cat1").queued();
+        let mut lab = Lab::after("write bob1, wait_write cat1");
         lab.set_field(&format!("q:{}", id("cat1")), text);
         lab.pass(10_000);
         typed(&mut lab, &["acquire_write", "grant_waiters"]);
     }
-    let mut lab = Lab::new();
-    lab.write("bob1").granted();
-    lab.wait_write("cat1").queued();
+    let mut lab = Lab::after("write bob1, wait_write cat1");
     lab.set_field("writers_head", &id("nobody1"));
     lab.pass(10_000);
     typed(&mut lab, &[]);
@@ -358,8 +337,7 @@ fn a_malformed_queue() {
 /// acquisitions would get the same one.
 #[test]
 fn tokens_end_before_they_repeat() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let last = (1_u64 << 53) - 1;
     let set_token = |lab: &mut Lab, token: u64| {
         lab.set_line(|line| format!("{}{token:016}{}", &line[..15], &line[31..]));

@@ -109,8 +109,7 @@ fn a_mutex_without_an_end_is_told_as_such() {
 
 #[test]
 fn a_key_that_is_no_string_is_left_alone() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     for (script, args) in arguments::calls(|script| script.starts_with("set_nx/")) {
         lab.unchanged(|lab| lab.send(script, &args)).refused_with("WRONGTYPE");
     }
