@@ -111,15 +111,11 @@ impl Users {
         watch: LeaseWatcher,
     ) -> (u64, LeaseWatcher) {
         let local = handle.cache_status();
-        if local.hold.is_some() {
-            self.census.count("granted by a cached lease");
-        }
+        self.census.count_if("granted by a cached lease", local.hold.is_some());
         if local.uncached_reason.is_some() {
             self.census.count("a cached lock was plain for a while");
         }
-        if local.waiting > 0 {
-            self.census.count("local requests waited");
-        }
+        self.census.count_if("local requests waited", local.waiting > 0);
         let token = watch.fencing_token().get();
         let claim = Claim { is_shared: true, ..self.claim(lock, mode, token, since) };
         self.book.check_token(&claim);
