@@ -11,7 +11,7 @@ use rwlease::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::fixture::{MS, SECOND, client, engine};
+use crate::fixture::{MS, SECOND, client, engine, in_task};
 use testkit::{spawn_read, spawn_write};
 
 mod interplay;
@@ -258,10 +258,8 @@ async fn recall_waits_until_the_local_guard_is_dropped() {
     let remote = tokio::spawn(async move { others.write().await.unwrap().fencing_token().get() });
     sleep(40 * SECOND).await; // longer than a lease, so the client renews it
     assert!(local.is_held() && !remote.is_finished());
-    let behind = {
-        let lock = lock.clone();
-        tokio::spawn(async move { lock.write().await.unwrap().fencing_token().get() })
-    };
+    let behind =
+        in_task(&lock, |lock| async move { lock.write().await.unwrap().fencing_token().get() });
     sleep(10 * MS).await;
     drop(local);
     let (remote, behind) = (remote.await.unwrap(), behind.await.unwrap());
@@ -602,10 +600,7 @@ async fn cached_with_lease_min_hold_or_try_wait_out_of_range_is_invalid() {
 async fn shutdown_releases_cached_leases_and_cancels_waiters() {
     let Bench { here, lock, others, .. } = Bench::warm(LockMode::Write).await;
     let held = lock.write().await.unwrap();
-    let waits = {
-        let lock = lock.clone();
-        tokio::spawn(async move { lock.write().await.map(drop) })
-    };
+    let waits = in_task(&lock, |lock| async move { lock.write().await.map(drop) });
     sleep(MS).await;
     assert!(here.shutdown(SECOND).await.is_empty());
     assert_eq!(waits.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);

@@ -11,7 +11,7 @@ use rwlease::embedded::{EmbeddedCluster, ServedCommand};
 use rwlease::{Client, ErrorKind, LeaseState, ReleaseOutcome, RwLock, Slot, UpgradeAttempt};
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{SECOND, client, engine};
+use crate::fixture::{SECOND, client, engine, in_task};
 use testkit::spawn_write;
 
 /// A lock of that client in a slot of that server.
@@ -54,10 +54,7 @@ async fn waiter_of_a_client_in_shutdown_is_cancelled_and_not_granted() {
     let waiting = spawn_write(&wanted);
     sleep(SECOND).await;
     engine.faults().pause(1);
-    let shutdown = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.shutdown(20 * SECOND).await }
-    });
+    let shutdown = in_task(&locks, |locks| async move { locks.shutdown(20 * SECOND).await });
     sleep(SECOND).await;
     let _ = holding.release().await.unwrap();
     let outcome = timeout(5 * SECOND, waiting).await.expect("it is told").unwrap();
@@ -151,10 +148,8 @@ async fn timeout_during_an_unanswered_poll_returns_timed_out() {
     let lock = lock_at(&engine, &locks, 0, "up");
     let _holding = other.rwlock(lock.name()).unwrap().write().await.unwrap();
     for (pause_at, kind) in [(2900, ErrorKind::TimedOut), (500, ErrorKind::Unavailable)] {
-        let waiting = tokio::spawn({
-            let lock = lock.clone();
-            async move { lock.read().timeout(3 * SECOND).await.map(drop) }
-        });
+        let waiting =
+            in_task(&lock, |lock| async move { lock.read().timeout(3 * SECOND).await.map(drop) });
         sleep(Duration::from_millis(pause_at)).await;
         engine.faults().pause(0);
         assert_eq!(waiting.await.unwrap().unwrap_err().kind(), kind, "paused at {pause_at} ms");
