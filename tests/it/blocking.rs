@@ -228,25 +228,6 @@ fn on_lost_panic_leaves_the_lock_available() {
     drop(other.rwlock("panics").unwrap().write().timeout(LONG).wait().unwrap());
 }
 
-/// A guard can be given to another thread, and released or dropped there.
-#[test]
-fn guard_sent_to_another_thread_is_released_there() {
-    let Bench { one, other, .. } = &Bench::new();
-    let lock = one.rwlock("sent").unwrap();
-    let guards = [lock.read().wait().unwrap(), lock.read().lease(LONG * 10).wait().unwrap()];
-    let [released, dropped] = guards;
-    let release = thread::spawn(move || released.release().wait());
-    assert_eq!(release.join().unwrap().unwrap(), ReleaseOutcome::Released);
-    // Also while that one panics.
-    let panicking = thread::spawn(move || {
-        let _dropped = dropped;
-        panic!("a holder's own fault");
-    });
-    assert!(panicking.join().is_err());
-    let writing = other.rwlock("sent").unwrap().write().timeout(LONG).wait().unwrap();
-    let _ = writing.release().wait().unwrap();
-}
-
 #[test]
 fn dropped_guard_is_released_in_the_background() {
     let Bench { one, other, runtime, server } = &Bench::new();
