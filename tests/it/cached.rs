@@ -410,13 +410,9 @@ async fn loss_of_a_cached_lease_ends_every_guard_and_watch() {
     let Bench { lock, others, .. } = Bench::warm(LockMode::Write).await;
     let first = lock.read().await.unwrap();
     let (watch, cancelled) = (first.watch(), first.cancellation_token());
-    let ended = {
-        let lock = lock.clone();
-        let second = lock.read().await.unwrap();
-        let watch = second.watch();
-        drop(second);
-        watch
-    };
+    let second = lock.read().await.unwrap();
+    let ended = second.watch();
+    drop(second);
     timeout(SECOND, ended.ended()).await.unwrap();
     assert!(!ended.is_held() && watch.is_held() && !cancelled.is_cancelled());
     others.force_release().await.unwrap();
@@ -588,12 +584,11 @@ async fn cached_with_lease_min_hold_or_try_wait_out_of_range_is_invalid() {
     let short = Client::builder().lease(999 * MS).connect_embedded(&engine).await.unwrap();
     let error = short.rwlock("short").unwrap().cached().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let cache = CacheConfig::default().min_hold(101 * MS);
-    let error = Client::builder().cache(cache).connect_embedded(&engine).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let cache = CacheConfig::default().try_wait(10_001 * MS);
-    let error = Client::builder().cache(cache).connect_embedded(&engine).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let default = CacheConfig::default;
+    for cache in [default().min_hold(101 * MS), default().try_wait(10_001 * MS)] {
+        let error = Client::builder().cache(cache).connect_embedded(&engine).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
 }
 
 #[tokio::test(start_paused = true)]
