@@ -1,7 +1,7 @@
 //! The shapes of a lock, and how each call leads from one to another, on the fast paths and by the
 //! slow path alone.
 
-use super::fixture::{Answer, BLOCK, Expect, Lab, id, start};
+use super::fixture::{Answer, BLOCK, Expect, HERE, Lab, id, start};
 use super::request::Request;
 
 /// The calls that lead to each shape.
@@ -520,8 +520,10 @@ impl Lab {
             }
             let answer = make(self, call);
             match call.split([' ', '/']).next() {
-                Some("read" | "write") => assert_eq!(answer.status(), "granted", "{call}"),
-                Some("wait_read" | "wait_write" | "wait_upgrade") => {
+                Some("read" | "write" | "cached_read" | "cached_write") => {
+                    assert_eq!(answer.status(), "granted", "{call}");
+                }
+                Some(wait) if wait.starts_with("wait_") || wait.starts_with("subscribed_") => {
                     assert_eq!(answer.status(), "queued", "{call}");
                 }
                 _ => drop(answer.unwrap()),
@@ -554,6 +556,8 @@ pub fn make(lab: &mut Lab, call: &str) -> Answer {
         "cached_read" => Request::read(name).cached(BLOCK),
         "wait_write" => Request::write(name).waiting(),
         "wait_read" => Request::read(name).waiting(),
+        "subscribed_write" => Request::write(name).waiting().subscribed(HERE),
+        "subscribed_read" => Request::read(name).waiting().subscribed(HERE),
         "long_write" => Request::write(name).lease(60_000),
         "long_read" => Request::read(name).lease(60_000),
         "soft_write" => Request::write(name).trying(),
