@@ -1,7 +1,5 @@
 //! A key that is not a lock of this version stays unchanged.
 
-use redis::cmd;
-
 use super::arguments;
 use super::fixture::{Answer, Expect, GRACE, Lab, id};
 use super::request::Request;
@@ -19,10 +17,7 @@ fn all_refuse(lab: &mut Lab, code: &str) {
 /// The same, but some calls may be refused the lock, because they need not read what is malformed.
 fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
     lab.checked = false;
-    let dump = |lab: &mut Lab| {
-        let key = lab.key().to_string();
-        (lab.command::<Vec<u8>>(cmd("DUMP").arg(&key)), lab.ends())
-    };
+    let dump = |lab: &mut Lab| (lab.at_key::<Vec<u8>>("DUMP", &[]), lab.ends());
     let (before, line) = (dump(lab), lab.state().stored.get("s").cloned());
     for (script, args) in calls() {
         let answer = lab.send(script, &args);
@@ -38,15 +33,11 @@ fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
 
 #[test]
 fn a_key_of_another_type() {
-    let mut lab = Lab::new();
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("SET").arg(&key).arg("mine"));
-    all_refuse(&mut lab, "WRONGTYPE");
-
-    let mut lab = Lab::new();
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("RPUSH").arg(&key).arg("mine"));
-    all_refuse(&mut lab, "WRONGTYPE");
+    for command in ["SET", "RPUSH"] {
+        let mut lab = Lab::new();
+        lab.at_key::<()>(command, &["mine"]);
+        all_refuse(&mut lab, "WRONGTYPE");
+    }
 }
 
 #[test]
@@ -68,8 +59,7 @@ fn a_lock_without_a_line() {
     }
     all_refuse(&mut lab, "LOCKTYPE");
     let mut lab = Lab::after("read ann1, read bob1");
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("HDEL").arg(key).arg("s"));
+    lab.at_key::<()>("HDEL", &["s"]);
     all_refuse(&mut lab, "LOCKTYPE");
 }
 
@@ -205,12 +195,11 @@ fn typed(lab: &mut Lab, meet: &[&str]) {
     lab.checked = false;
     let snapshot = lab.snapshot();
     let restore = |lab: &mut Lab| {
-        let key = lab.key().to_string();
         lab.delete();
         for (field, value) in &snapshot.1 {
             lab.set_field(field, value);
         }
-        lab.command::<()>(cmd("PEXPIREAT").arg(key).arg(snapshot.2.unwrap()));
+        lab.at_key::<()>("PEXPIREAT", &[&snapshot.2.unwrap().to_string()]);
     };
     let mut met = Vec::new();
     for (script, args) in calls() {
@@ -276,8 +265,7 @@ fn a_hole_among_the_readers() {
         lab.read(name).granted();
     }
     lab.checked = false;
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("HDEL").arg(&key).arg("i:2"));
+    lab.at_key::<()>("HDEL", &["i:2"]);
     typed(&mut lab, &["release"]);
     lab.set_field("i:2", &id("dan1"));
     typed(&mut lab, &["release"]);

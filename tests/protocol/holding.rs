@@ -273,10 +273,7 @@ fn the_server_ends_the_key_itself() {
     lab.checked = false;
     lab.request(&Request::write("ann1").lease(200)).granted();
     assert_eq!(lab.write("bob1").status(), "busy");
-    let left = |lab: &mut Lab| {
-        let key = lab.key().to_string();
-        lab.command::<i64>(redis::cmd("PTTL").arg(key))
-    };
+    let left = |lab: &mut Lab| lab.at_key::<i64>("PTTL", &[]);
     assert!((10_000..=10_200).contains(&left(&mut lab)));
     std::thread::sleep(std::time::Duration::from_millis(250));
     lab.write("bob1").granted();

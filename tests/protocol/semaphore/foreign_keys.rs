@@ -69,13 +69,12 @@ fn a_semaphore_is_no_lock() {
 #[test]
 fn keys_of_other_kinds_are_left_alone() {
     let mut lab = Lab::new();
-    let key = lab.key().to_owned();
-    lab.command::<()>(redis::cmd("SET").arg(&key).arg("a string"));
+    lab.at_key::<()>("SET", &["a string"]);
     for (script, args) in calls() {
         lab.checked = false;
         lab.send(script, &args).refused_with("WRONGTYPE");
     }
-    lab.command::<()>(redis::cmd("DEL").arg(&key));
+    lab.at_key::<()>("DEL", &[]);
     lab.set_field("other", "1");
     all_refused(&mut lab, "LOCKTYPE");
 }
