@@ -8,10 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rwlease::blocking::{Wait, run_while_held};
-use rwlease::{
-    Client, ErrorKind, LeaseState, LeaseTransfer, Redlock, ReleaseOutcome, RenewalPolicy,
-    TransferredGuard, UpgradeAttempt,
-};
+use rwlease::{Client, ErrorKind, Redlock, ReleaseOutcome, RenewalPolicy};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::block_in_place;
 
@@ -61,53 +58,86 @@ fn rwlock_write_from_many_threads_is_exclusive() {
     });
 }
 
+/// What each request does is tested where it is awaited. Here the thread has no runtime.
 #[test]
-fn rwlock_requests_apply_options_and_status_reports_the_holder() {
+fn wait_returns_what_awaiting_the_request_returns() {
     let Bench { one, other, .. } = &Bench::new();
-    let (mine, theirs) = (one.rwlock("options").unwrap(), other.rwlock("options").unwrap());
-    let reading = mine.read().lease(2 * LONG).wait().unwrap();
-    assert!(reading.remaining() > LONG);
-    assert!(theirs.try_write().wait().unwrap().is_none());
-    assert!(theirs.try_read().lease(2 * LONG).wait().unwrap().unwrap().remaining() > LONG);
+    let (mine, theirs) = (one.rwlock("lock").unwrap(), other.rwlock("lock").unwrap());
+    let reading = mine.write().lease(2 * LONG).wait().unwrap().downgrade().wait().unwrap();
+    assert!(reading.remaining() > LONG && theirs.try_write().wait().unwrap().is_none());
     let error = theirs.write().timeout(SHORT).wait().unwrap_err();
-    assert_eq!((error.kind(), error.lock()), (ErrorKind::TimedOut, Some("options")));
-    let invalid = theirs.write().timeout(Duration::ZERO).wait().unwrap_err();
-    assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::TimedOut, Some("lock")));
     let cancelled = theirs.write().cancel_when(async {}).wait().unwrap_err();
     assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
-    let status = theirs.status().page_size(10).wait().unwrap();
-    assert!(status.is_locked() && theirs.is_locked().wait().unwrap());
+    assert!(theirs.status().page_size(10).wait().unwrap().is_locked());
     assert!(theirs.is_held_by(reading.id()).wait().unwrap());
-    assert_eq!(
-        theirs.revoke().wait().unwrap().unwrap().fencing_token.get(),
-        status.last_token.map_or(0, u64::from)
-    );
-    assert_eq!(reading.renew().wait().unwrap_err().kind(), ErrorKind::LeaseRevoked);
-    assert_eq!(reading.state(), LeaseState::Uncertain);
+    assert_eq!(one.scan("lo").next_page().wait().unwrap().unwrap(), ["lock"]);
+    theirs.revoke().wait().unwrap().unwrap();
+    let refused = reading.upgrade().timeout(LONG).wait().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::LeaseRevoked);
     theirs.force_release().wait().unwrap().unwrap();
-    assert!(theirs.try_write().wait().unwrap().is_some());
-    let _guard = mine.write().wait().unwrap();
-    assert_eq!(one.scan("opt").next_page().wait().unwrap().unwrap(), ["options"]);
+    assert_eq!(refused.into_guard().release().wait().unwrap(), ReleaseOutcome::AlreadyLost);
+    let ticket = mine.write().wait().unwrap().into_transfer().wait().unwrap();
+    let taken = other.accept_transfer(&ticket).lease(2 * LONG).wait().unwrap();
+    assert_eq!(taken.release().wait().unwrap(), ReleaseOutcome::Released);
+    let kept = mine.write().lease(2 * LONG).wait().unwrap();
+    assert!(kept.let_expire().wait().unwrap() > LONG);
+
+    let cached = one.rwlock("cached").unwrap().cached().unwrap();
+    drop(cached.write().wait().unwrap().downgrade().wait().unwrap());
+    assert!(cached.try_read().wait().unwrap().is_some());
+    let semaphore = one.semaphore("permits", 3).unwrap();
+    let mut held = semaphore.acquire(3).wait().unwrap();
+    held.release_permits(2).wait().unwrap();
+    assert_eq!(semaphore.set_limit(3, 4).wait().unwrap().limit(), 4);
+    assert_eq!(semaphore.status().wait().unwrap().in_use, 1);
+
+    let election = one.election("lead").unwrap();
+    let mut watch = election.observe().poll_interval(Duration::from_millis(10));
+    assert!(watch.changed().wait().unwrap().is_none());
+    let lead = election.campaign().timeout(LONG).wait().unwrap();
+    assert!(other.election("lead").unwrap().try_campaign().wait().unwrap().is_none());
+    assert_eq!(watch.changed().wait().unwrap().unwrap().term, lead.term());
+    assert_eq!(election.leader().wait().unwrap().unwrap().client_id(), one.client_id());
+    assert_eq!(lead.resign().wait().unwrap(), ReleaseOutcome::Released);
+
+    let (owner, mutex) = (one.reentrant_owner(), one.set_nx_mutex("plain").unwrap());
+    let outer = owner.lock_set_nx(&mutex).wait().unwrap();
+    drop(owner.try_lock_set_nx(&mutex).wait().unwrap().unwrap());
+    assert_eq!(mutex.status().wait().unwrap().unwrap().value, outer.id().as_bytes());
+    assert_eq!(outer.release().wait().unwrap(), ReleaseOutcome::Released);
+    let both = one.multi_lock().write("multi").set_nx_mutex("plain").timeout(LONG).wait().unwrap();
+    both.renew().wait().unwrap();
+    let tried = other.multi_lock().write("multi").try_acquire();
+    assert!(tried.wait().unwrap().is_none());
+    assert!(one.shutdown(LONG).wait().is_empty());
+    assert!(!both.is_held());
+    assert!(other.rwlock("multi").unwrap().try_write().wait().unwrap().is_some());
+    assert_eq!(mine.write().wait().unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
 #[test]
-fn guard_downgrade_upgrade_and_let_expire_keep_the_lock_held() {
+fn redlock_guard_dropped_without_a_runtime_is_released() {
+    let benches = [Bench::new(), Bench::new(), Bench::new()];
+    let redlock = |of: fn(&Bench) -> &Client| Redlock::new(benches.iter().map(|it| of(it).clone()));
+    let (mine, theirs) = (redlock(|it| &it.one).unwrap(), redlock(|it| &it.other).unwrap());
+    let held = mine.write("of three").lease(LONG * 10).timeout(LONG).wait().unwrap();
+    assert!(theirs.read("of three").try_acquire().wait().unwrap().is_none());
+    drop(held);
+    drop(theirs.write("of three").timeout(LONG).wait().unwrap());
+}
+
+#[cfg(feature = "legacy")]
+#[test]
+fn two_key_guard_dropped_without_a_runtime_is_released() {
     let Bench { one, other, .. } = &Bench::new();
-    let (mine, theirs) = (one.rwlock("changes").unwrap(), other.rwlock("changes").unwrap());
-    let reading = mine.write().wait().unwrap().downgrade().wait().unwrap();
-    let beside = theirs.try_read().wait().unwrap().unwrap();
-    let UpgradeAttempt::OtherReaders(reading) = reading.try_upgrade().wait().unwrap() else {
-        panic!("another reads");
-    };
-    let refused = reading.upgrade().timeout(SHORT).wait().unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::TimedOut);
-    let reading = refused.into_guard();
-    assert!(reading.is_held());
-    let _ = beside.release().wait().unwrap();
-    let writing = reading.upgrade().timeout(LONG).wait().unwrap();
-    assert!(theirs.try_read().wait().unwrap().is_none());
-    assert!(writing.let_expire().wait().unwrap() > SHORT);
-    assert!(mine.try_write().wait().unwrap().is_none(), "it was kept");
+    let mine = rwlease::TwoKeyRwLock::tagged(one, "old").unwrap();
+    let theirs = rwlease::TwoKeyRwLock::new(other, mine.keys()[0], mine.keys()[1]).unwrap();
+    let writing = mine.write(LONG * 10, LONG).wait().unwrap();
+    assert!(theirs.try_read(LONG).wait().unwrap().is_none());
+    drop(writing);
+    let next = theirs.write(LONG, LONG).wait().unwrap();
+    assert_eq!(next.release().wait().unwrap(), ReleaseOutcome::Released);
 }
 
 #[test]
@@ -196,43 +226,6 @@ fn on_lost_panic_leaves_the_lock_available() {
     // The client goes on, too.
     drop(lock.write().timeout(LONG).wait().unwrap());
     drop(other.rwlock("panics").unwrap().write().timeout(LONG).wait().unwrap());
-}
-
-/// A guard can be given to another thread, and released or dropped there.
-#[test]
-fn guard_sent_to_another_thread_is_released_there() {
-    let Bench { one, other, .. } = &Bench::new();
-    let lock = one.rwlock("sent").unwrap();
-    let guards = [lock.read().wait().unwrap(), lock.read().lease(LONG * 10).wait().unwrap()];
-    let [released, dropped] = guards;
-    let release = thread::spawn(move || released.release().wait());
-    assert_eq!(release.join().unwrap().unwrap(), ReleaseOutcome::Released);
-    // Also while that one panics.
-    let panicking = thread::spawn(move || {
-        let _dropped = dropped;
-        panic!("a holder's own fault");
-    });
-    assert!(panicking.join().is_err());
-    let writing = other.rwlock("sent").unwrap().write().timeout(LONG).wait().unwrap();
-    let _ = writing.release().wait().unwrap();
-}
-
-#[cfg(feature = "legacy")]
-#[test]
-fn two_key_rwlock_excludes_and_times_out() {
-    use rwlease::TwoKeyRwLock;
-
-    let Bench { one, other, .. } = &Bench::new();
-    let mine = TwoKeyRwLock::tagged(one, "old").unwrap();
-    let theirs = TwoKeyRwLock::new(other, mine.keys()[0], mine.keys()[1]).unwrap();
-    let reading = mine.read(LONG, LONG).wait().unwrap();
-    assert!(reading.remaining() > SHORT && theirs.try_write(LONG).wait().unwrap().is_none());
-    drop(theirs.try_read(LONG).wait().unwrap().unwrap());
-    let _ = reading.release().wait().unwrap();
-    let writing = theirs.write(LONG, LONG).wait().unwrap();
-    assert!(mine.try_read(LONG).wait().unwrap().is_none());
-    assert_eq!(mine.write(LONG, SHORT).wait().unwrap_err().kind(), ErrorKind::TimedOut);
-    assert_eq!(writing.release().wait().unwrap(), ReleaseOutcome::Released);
 }
 
 #[test]
@@ -369,158 +362,4 @@ fn run_while_held_returns_lease_lost_after_a_loss() {
     let leader = one.election("lost work").unwrap();
     let term = run_while_held(leader.campaign().timeout(LONG), |lease| lease.fencing_token());
     assert!(term.unwrap().is_some());
-}
-
-#[test]
-fn mutex_multi_and_reentrant_exclude_and_release() {
-    let Bench { one, other, .. } = &Bench::new();
-    let (mine, theirs) = (one.set_nx_mutex("plain").unwrap(), other.set_nx_mutex("plain").unwrap());
-    let held = mine.lock().timeout(LONG).wait().unwrap();
-    assert!(theirs.try_lock().wait().unwrap().is_none() && theirs.is_locked().wait().unwrap());
-    assert!(theirs.is_held_by(held.id()).wait().unwrap());
-    assert_eq!(theirs.status().wait().unwrap().unwrap().value, held.id().as_bytes());
-    assert!(
-        one.multi_lock()
-            .write("multi")
-            .set_nx_mutex("plain")
-            .try_acquire()
-            .wait()
-            .unwrap()
-            .is_none()
-    );
-    let _ = held.release().wait().unwrap();
-    let both = one.multi_lock().write("multi").set_nx_mutex("plain").timeout(LONG).wait().unwrap();
-    assert_eq!(both.leases().len(), 2);
-    both.renew().wait().unwrap();
-    assert!(theirs.try_lock().wait().unwrap().is_none());
-    assert_eq!(both.release().wait().unwrap(), ReleaseOutcome::Released);
-
-    let (reentrant, lock) = (one.reentrant_owner(), one.rwlock("again").unwrap());
-    let outer = reentrant.write(&lock).wait().unwrap();
-    let inner = reentrant.try_read(&lock).wait().unwrap().unwrap();
-    assert_eq!(outer.fencing_token(), inner.fencing_token());
-    let _ = outer.release().wait().unwrap();
-    let _ = inner.release().wait().unwrap();
-    let outer = reentrant.lock_set_nx(&mine).wait().unwrap();
-    drop(reentrant.try_lock_set_nx(&mine).wait().unwrap().unwrap());
-    assert!(outer.is_held());
-}
-
-#[test]
-fn cached_lock_is_granted_locally_until_recalled() {
-    let Bench { one, other, server, .. } = &Bench::new();
-    let cached = one.rwlock("cached").unwrap().cached().unwrap();
-    // A server without sharded pub/sub sends no recalls, so the client caches nothing there.
-    let is_kept = server.version().has_sharded_pubsub();
-    for turn in 0.. {
-        let writing = cached.write().timeout(LONG).wait().unwrap();
-        assert!(writing.is_held());
-        let _ = writing.downgrade().wait().unwrap().release().wait().unwrap();
-        match (cached.cache_status().hold, is_kept) {
-            (None, true) => {}
-            (None, false) if turn < 100 => {}
-            (hold, _) => {
-                assert_eq!(hold.is_some(), is_kept);
-                break;
-            }
-        }
-    }
-    let _ = other
-        .rwlock("cached")
-        .unwrap()
-        .write()
-        .timeout(LONG)
-        .wait()
-        .unwrap()
-        .release()
-        .wait()
-        .unwrap();
-    drop(cached.try_read().wait().unwrap().unwrap());
-}
-
-#[test]
-fn leader_watch_reports_campaign_and_resign() {
-    let Bench { one, other, .. } = &Bench::new();
-    let (mine, theirs) = (one.election("blocking").unwrap(), other.election("blocking").unwrap());
-    let mut watch = theirs.observe().poll_interval(Duration::from_millis(10));
-    assert!(watch.changed().wait().unwrap().is_none());
-    let lead = mine.campaign().timeout(LONG).wait().unwrap();
-    assert!(lead.is_leading() && theirs.try_campaign().wait().unwrap().is_none());
-    assert_eq!(watch.changed().wait().unwrap().unwrap().term, lead.term());
-    assert_eq!(theirs.leader().wait().unwrap().unwrap().client_id(), one.client_id());
-    assert_eq!(lead.resign().wait().unwrap(), ReleaseOutcome::Released);
-    assert!(watch.changed().wait().unwrap().is_none());
-    assert!(!mine.lock().is_locked().wait().unwrap());
-}
-
-#[test]
-fn quorum_of_three_excludes_and_releases() {
-    let benches = [Bench::new(), Bench::new(), Bench::new()];
-    let quorum = |of: fn(&Bench) -> &Client| Redlock::new(benches.iter().map(|it| of(it).clone()));
-    let (mine, theirs) = (quorum(|it| &it.one).unwrap(), quorum(|it| &it.other).unwrap());
-    let held = mine.write("of three").timeout(LONG).wait().unwrap();
-    assert!(held.is_held() && held.fencing_token().map(u64::from).is_some());
-    assert!(theirs.read("of three").try_acquire().wait().unwrap().is_none());
-    held.renew().wait().unwrap();
-    assert_eq!(held.release().wait().unwrap(), ReleaseOutcome::Released);
-    drop(theirs.set_nx_mutex("of three").timeout(LONG).wait().unwrap());
-}
-
-#[test]
-fn shutdown_releases_held_locks_and_cancels_later_requests() {
-    let Bench { one, other, .. } = &Bench::new();
-    let held = one.rwlock("shut").unwrap().write().lease(LONG * 10).wait().unwrap();
-    assert!(one.shutdown(LONG).wait().is_empty());
-    assert!(!held.is_held());
-    assert!(other.rwlock("shut").unwrap().try_write().wait().unwrap().is_some());
-    let error = one.rwlock("shut").unwrap().write().wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Cancelled);
-}
-
-#[test]
-fn semaphore_partial_release_grants_the_waiter_and_set_limit_applies() {
-    let bench = Bench::new();
-    let semaphore = bench.one.semaphore("permits", 3).unwrap();
-    assert_eq!((semaphore.name(), semaphore.limit()), ("permits", 3));
-    let mut held = semaphore.acquire(3).wait().unwrap();
-    let other = bench.other.semaphore("permits", 3).unwrap();
-    assert!(other.try_acquire(1).wait().unwrap().is_none());
-    let waiting =
-        thread::spawn(move || other.acquire(2).timeout(LONG).wait().unwrap().num_permits());
-    held.release_permits(2).wait().unwrap();
-    assert_eq!((waiting.join().unwrap(), held.num_permits()), (2, 1));
-    let error = semaphore.set_limit(2, 4).wait().map(|_| ()).unwrap_err();
-    assert_eq!((error.kind(), error.semaphore_limit()), (ErrorKind::LimitMismatch, Some(3)));
-    assert_eq!(semaphore.set_limit(3, 4).wait().unwrap().limit(), 4);
-    assert_eq!(semaphore.status().wait().unwrap().limit, Some(4));
-    assert_eq!(held.release().wait().unwrap(), ReleaseOutcome::Released);
-}
-
-#[test]
-fn transfer_moves_a_held_lock_to_another_client() {
-    let Bench { one, other, .. } = &Bench::new();
-    let lock = one.rwlock("handed on").unwrap();
-    let writing = lock.write().wait().unwrap();
-    let (token, lease) = (writing.fencing_token(), writing.clone());
-    let text = writing.into_transfer().wait().unwrap().to_string();
-    assert!(!lease.is_held());
-    let ticket: LeaseTransfer = text.parse().unwrap();
-    let taken = other.accept_transfer(&ticket).lease(2 * LONG).wait().unwrap();
-    assert!(matches!(taken, TransferredGuard::Write(_)));
-    assert!(taken.fencing_token() == token && taken.remaining() > LONG);
-    assert_eq!(one.accept_transfer(&ticket).wait().unwrap_err().kind(), ErrorKind::LeaseLost);
-
-    let back = taken.into_transfer().wait().unwrap();
-    let taken =
-        one.accept_transfer(&back).timeout(LONG).renewal(RenewalPolicy::Manual).wait().unwrap();
-    assert!(lock.try_read().wait().unwrap().is_none());
-    assert_eq!(taken.release().wait().unwrap(), ReleaseOutcome::Released);
-
-    let reading = lock.read().wait().unwrap().into_transfer().wait().unwrap();
-    let taken = other.accept_transfer(&reading).wait().unwrap();
-    assert!(
-        matches!(taken, TransferredGuard::Read(_)) && lock.try_read().wait().unwrap().is_some()
-    );
-    drop(taken);
-    assert!(lock.write().timeout(LONG).wait().is_ok());
 }

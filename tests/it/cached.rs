@@ -11,7 +11,7 @@ use rwlease::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::fixture::{MS, SECOND, client, engine};
+use crate::fixture::{MS, SECOND, client, engine, in_task};
 use testkit::{spawn_read, spawn_write};
 
 mod interplay;
@@ -258,10 +258,8 @@ async fn recall_waits_until_the_local_guard_is_dropped() {
     let remote = tokio::spawn(async move { others.write().await.unwrap().fencing_token().get() });
     sleep(40 * SECOND).await; // longer than a lease, so the client renews it
     assert!(local.is_held() && !remote.is_finished());
-    let behind = {
-        let lock = lock.clone();
-        tokio::spawn(async move { lock.write().await.unwrap().fencing_token().get() })
-    };
+    let behind =
+        in_task(&lock, |lock| async move { lock.write().await.unwrap().fencing_token().get() });
     sleep(10 * MS).await;
     drop(local);
     let (remote, behind) = (remote.await.unwrap(), behind.await.unwrap());
@@ -412,13 +410,9 @@ async fn loss_of_a_cached_lease_ends_every_guard_and_watch() {
     let Bench { lock, others, .. } = Bench::warm(LockMode::Write).await;
     let first = lock.read().await.unwrap();
     let (watch, cancelled) = (first.watch(), first.cancellation_token());
-    let ended = {
-        let lock = lock.clone();
-        let second = lock.read().await.unwrap();
-        let watch = second.watch();
-        drop(second);
-        watch
-    };
+    let second = lock.read().await.unwrap();
+    let ended = second.watch();
+    drop(second);
     timeout(SECOND, ended.ended()).await.unwrap();
     assert!(!ended.is_held() && watch.is_held() && !cancelled.is_cancelled());
     others.force_release().await.unwrap();
@@ -590,22 +584,18 @@ async fn cached_with_lease_min_hold_or_try_wait_out_of_range_is_invalid() {
     let short = Client::builder().lease(999 * MS).connect_embedded(&engine).await.unwrap();
     let error = short.rwlock("short").unwrap().cached().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let cache = CacheConfig::default().min_hold(101 * MS);
-    let error = Client::builder().cache(cache).connect_embedded(&engine).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let cache = CacheConfig::default().try_wait(10_001 * MS);
-    let error = Client::builder().cache(cache).connect_embedded(&engine).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let default = CacheConfig::default;
+    for cache in [default().min_hold(101 * MS), default().try_wait(10_001 * MS)] {
+        let error = Client::builder().cache(cache).connect_embedded(&engine).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_releases_cached_leases_and_cancels_waiters() {
     let Bench { here, lock, others, .. } = Bench::warm(LockMode::Write).await;
     let held = lock.write().await.unwrap();
-    let waits = {
-        let lock = lock.clone();
-        tokio::spawn(async move { lock.write().await.map(drop) })
-    };
+    let waits = in_task(&lock, |lock| async move { lock.write().await.map(drop) });
     sleep(MS).await;
     assert!(here.shutdown(SECOND).await.is_empty());
     assert_eq!(waits.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);

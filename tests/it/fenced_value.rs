@@ -7,7 +7,7 @@ use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Client, ErrorKind, FencedValue, FencedWriter, RwLock};
 use testkit::{ConnectBuilder, CutPoint, Proxy, ProxyFlow, StandaloneServer, connect};
 
-use crate::fixture::{LONG, MS, client, engine, single, soon};
+use crate::fixture::{LONG, MS, client, engine, in_task, single, soon};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -199,10 +199,7 @@ async fn fenced_set_whose_reply_was_lost_does_not_take_over_again() {
     let theirs = theirs.writer_with_token(token);
 
     proxy.replies(ProxyFlow::Dropped);
-    let call = tokio::spawn({
-        let theirs = theirs.clone();
-        async move { theirs.set("theirs").await }
-    });
+    let call = in_task(&theirs, |theirs| async move { theirs.set("theirs").await });
     let written = async || value.get().await.unwrap() == Some(b"theirs".to_vec());
     crate::fixture::eventually("the first attempt arrives", written).await;
     ours.set("ours").await.unwrap();

@@ -6,6 +6,7 @@ use oracle::LockHash;
 #[cfg(feature = "embedded")]
 use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Client, ClientBuilder};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use testkit::{ConnectBuilder, Server, StandaloneServer, connect, lock_hash};
@@ -97,6 +98,14 @@ impl Record {
     pub fn has_waiters(&self) -> bool {
         !self.0.waiters.is_empty()
     }
+}
+
+/// Starts work in a task, with a handle of its own.
+pub fn in_task<H: Clone, F>(handle: &H, work: impl FnOnce(H) -> F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    tokio::spawn(work(handle.clone()))
 }
 
 /// Repeats the check until it succeeds. Fails after a generous time.

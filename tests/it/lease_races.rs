@@ -131,10 +131,10 @@ async fn reentrant_read_dropped_as_the_upgrade_is_granted_keeps_the_write() {
         let bench = Bench::new().await;
         let reentrant = bench.locks.reentrant_owner();
         let read = reentrant.read(&bench.lock).await.unwrap();
-        let mut other_read = None;
-        if reads_on {
-            other_read = Some(reentrant.read(&bench.lock).await.unwrap());
-        }
+        let other_read = match reads_on {
+            true => Some(reentrant.read(&bench.lock).await.unwrap()),
+            false => None,
+        };
         let theirs = bench.other_reader(waits).await;
         OnGrant::then(move || drop(read));
         let (write, _) = tokio::join!(reentrant.write(&bench.lock).into_future(), async {
@@ -236,11 +236,9 @@ async fn reentrant_upgrade_dropped_at_any_await_leaves_a_read_or_nothing() {
         if polls % 3 == 0 {
             sleep(SECOND / 10).await; // it is granted, and not polled since
         }
+        drop(request);
         if when_it_goes == 2 {
-            drop(request);
-            drop(read.take());
-        } else {
-            drop(request);
+            read = None;
         }
         sleep(SECOND).await;
         if let Some(read) = read {
@@ -422,10 +420,8 @@ async fn reentrant_upgrade_that_finds_the_loss_allows_a_new_write() {
     bench.replace(&acquire).await;
     assert_eq!(reentrant.write(&bench.lock).await.unwrap_err().kind(), ErrorKind::LeaseLost);
     assert_eq!(read.state(), LeaseState::Lost);
-    let write = timeout(5 * SECOND, reentrant.write(&bench.lock))
-        .await
-        .expect("what was in its way is released");
-    let write = write.unwrap();
+    let write = timeout(5 * SECOND, reentrant.write(&bench.lock)).await;
+    let write = write.expect("what was in its way is released").unwrap();
     drop(read);
     sleep(SECOND).await;
     assert_eq!((write.state(), write.mode()), (LeaseState::Held, Some(LockMode::Write)));
@@ -479,7 +475,7 @@ async fn lost_lease_replacement_is_not_released_after_it_has_ended() {
 async fn renewal_that_returns_the_token_of_a_pending_upgrade_is_no_loss() {
     let bench = Bench::new().await;
     let (read, theirs) = (bench.lock.read().await.unwrap(), bench.others.read().await.unwrap());
-    let (lease, token) = (read.clone(), read.fencing_token().get());
+    let (lease, token) = (read.clone(), read.fencing_token());
     let mut upgrading = Box::pin(read.upgrade().into_future());
     assert!(futures::poll!(&mut upgrading).is_pending());
     sleep(SECOND / 100).await;
@@ -487,16 +483,10 @@ async fn renewal_that_returns_the_token_of_a_pending_upgrade_is_no_loss() {
     let _ = theirs.release().await.unwrap(); // this grants the upgrade, which is not polled
     assert!(bench.others.status().await.unwrap().writer.is_some());
     lease.renew().await.unwrap();
-    assert_eq!(
-        (lease.state(), lease.fencing_token().map_or(0, u64::from)),
-        (LeaseState::Held, token)
-    );
+    assert_eq!((lease.state(), lease.fencing_token()), (LeaseState::Held, Some(token)));
     let write = upgrading.await.unwrap();
-    assert!(
-        write.is_held()
-            && write.fencing_token().get() > token
-            && write.mode() == Some(LockMode::Write)
-    );
+    assert!(write.is_held() && write.fencing_token() > token);
+    assert_eq!(write.mode(), Some(LockMode::Write));
     write.renew().await.unwrap();
     assert_eq!(write.release().await.unwrap(), ReleaseOutcome::Released);
     bench.must_be_free().await;
@@ -594,13 +584,10 @@ async fn let_expire_after_an_abandoned_upgrade_ends_the_upgrade_first() {
         let bench = Bench::new().await;
         let (read, theirs) = bench.gave_up_an_upgrade().await;
         bench.engine.faults().reply_with_error(0, None);
-        let theirs = match ends_before {
-            true => {
-                let _ = theirs.release().await.unwrap(); // this grants the upgrade
-                None
-            }
-            false => Some(theirs),
-        };
+        let mut theirs = Some(theirs);
+        if ends_before {
+            let _ = theirs.take().unwrap().release().await.unwrap(); // this grants the upgrade
+        }
         let left = read.let_expire().await.unwrap();
         assert!(left > HOUR - 10 * SECOND, "{left:?}");
         drop(theirs);

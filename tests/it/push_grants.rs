@@ -6,7 +6,7 @@ use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Client, ClientBuilder, RenewalPolicy};
 use tokio::time::sleep;
 
-use crate::fixture::{SECOND, client};
+use crate::fixture::{SECOND, client, in_task};
 
 /// What remains of a pushed lease of 30 s when the request returns its guard. The claim has not
 /// been answered yet, unless the request waited for its answer.
@@ -63,9 +63,8 @@ async fn write_with_a_short_lease_granted_by_a_push_lasts_no_longer_than_the_lea
     let waiter = client(&engine).await;
     let held = holder.rwlock("pushed").unwrap().write().await.unwrap();
     let lock = waiter.rwlock("pushed").unwrap();
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().lease(SHORT).renewal(RenewalPolicy::Manual).await }
+    let waiting = in_task(&lock, |lock| async move {
+        lock.write().lease(SHORT).renewal(RenewalPolicy::Manual).await
     });
     sleep(SECOND).await;
     let _ = held.release().await.unwrap();

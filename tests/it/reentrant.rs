@@ -7,7 +7,7 @@ use futures::poll;
 use rwlease::{ErrorKind, LockMode, ReentrantOwner, ReleaseOutcome, RwLock, SetNxMutex};
 use tokio::time::timeout;
 
-use crate::fixture::{Bench, LONG, eventually, soon};
+use crate::fixture::{Bench, LONG, eventually, in_task, soon};
 
 /// A server, an owner, and a lock.
 async fn rwlock(name: &str) -> (Bench, ReentrantOwner, RwLock) {
@@ -144,10 +144,7 @@ async fn reentrant_upgrade_beside_that_of_another_owner_returns_conflict() {
     let (bench, one, lock) = rwlock("both").await;
     let two = bench.locks.reentrant_owner();
     let reads = (one.read(&lock).await.unwrap(), two.read(&lock).await.unwrap());
-    let first = tokio::spawn({
-        let lock = lock.clone();
-        async move { one.write(&lock).await }
-    });
+    let first = in_task(&lock, |lock| async move { one.write(&lock).await });
     eventually("it waits", || async { bench.record("both").await.has_waiters() }).await;
     assert_eq!(two.write(&lock).await.unwrap_err().kind(), ErrorKind::UpgradeConflict);
     assert!(reads.1.is_held());

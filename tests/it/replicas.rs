@@ -17,7 +17,7 @@ use testkit::{
 };
 
 // No test takes `LONG`, so the client sends nothing by itself for leases of that length.
-use crate::fixture::{LONG, Record, eventually, soon};
+use crate::fixture::{LONG, Record, eventually, in_task, soon};
 
 /// How much later a slow request arrives than others.
 const SLOW: Duration = Duration::from_secs(1);
@@ -331,10 +331,7 @@ async fn write_with_too_few_replicas_is_unavailable_and_released() {
     stage.cluster.node(stage.replica).freeze().unwrap();
     // A plain request completes while the other one waits for the replica.
     let plain = stage.locks.rwlock("{a}plain").unwrap();
-    let confirmed = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().min_replicas(1).await }
-    });
+    let confirmed = in_task(&lock, |lock| async move { lock.write().min_replicas(1).await });
     eventually("it is at the master", || async { stage.record().await.is_written() }).await;
     let served = soon("the plain one", plain.write().into_future()).await.unwrap();
     let _ = served.release().await.unwrap();

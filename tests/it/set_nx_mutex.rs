@@ -12,7 +12,7 @@ use rwlease::{
 use testkit::{Cluster, ClusterConfig, CutPoint, Proxy, RedisPy, StandaloneServer, connect};
 use tokio::time::timeout;
 
-use crate::fixture::{LONG, eventually, single};
+use crate::fixture::{LONG, eventually, in_task, single};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mutex_is_one_string_key_with_the_id_of_its_holder() {
@@ -22,10 +22,7 @@ async fn mutex_is_one_string_key_with_the_id_of_its_holder() {
     assert_eq!(server.run_words::<String>("GET report").await.unwrap(), held.id());
     let left: u64 = server.run_words("PTTL report").await.unwrap();
     assert!((1..=20_000).contains(&left), "{left}");
-    assert_eq!(
-        (held.fencing_token().map_or(0, u64::from), held.mode()),
-        (0, Some(LockMode::Write))
-    );
+    assert_eq!((held.fencing_token(), held.mode()), (None, Some(LockMode::Write)));
 
     let other = connect(&[server.url()]).await.unwrap().set_nx_mutex("report").unwrap();
     assert!(other.try_lock().await.unwrap().is_none());
@@ -54,10 +51,7 @@ async fn mutex_and_redis_py_exclude_each_other() {
     assert!(mutex.try_lock().await.unwrap().is_none());
     let value = python.request("value").unwrap();
     assert!(mutex.is_held_by(&value).await.unwrap());
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.lock().timeout(LONG).await }
-    });
+    let waiting = in_task(&mutex, |mutex| async move { mutex.lock().timeout(LONG).await });
     server.wait_until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());
     assert_eq!(python.request("release").unwrap(), "released");
@@ -198,9 +192,8 @@ async fn mutex_retry_ends_by_tries_timeout_or_cancel() {
     assert_eq!(mutex.lock().timeout(short).await.unwrap_err().kind(), ErrorKind::TimedOut);
 
     let (cancel, cancelled) = tokio::sync::oneshot::channel::<()>();
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.lock().cancel_when(async { drop(cancelled.await) }).await }
+    let waiting = in_task(&mutex, |mutex| async move {
+        mutex.lock().cancel_when(async { drop(cancelled.await) }).await
     });
     server.wait_until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());

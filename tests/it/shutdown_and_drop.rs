@@ -11,13 +11,22 @@ use rwlease::embedded::{EmbeddedCluster, ServedCommand};
 use rwlease::{Client, ErrorKind, LeaseState, ReleaseOutcome, RwLock, Slot, UpgradeAttempt};
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{SECOND, client, engine};
+use crate::fixture::{SECOND, client, engine, in_task};
 use testkit::spawn_write;
 
 /// A lock of that client in a slot of that server.
 fn lock_at(engine: &EmbeddedCluster, locks: &Client, server: usize, prefix: &str) -> RwLock {
     let mut all = (0..).map(|number| locks.rwlock(format!("{prefix}:{number}")).unwrap());
     all.find(|lock| engine.faults().master_of(lock.slot()) == server).unwrap()
+}
+
+/// Servers, a client, a lock of it at the first server, and the same lock of another client.
+async fn contested(prefix: &str) -> (EmbeddedCluster, Client, RwLock, RwLock) {
+    let engine = EmbeddedCluster::new();
+    let locks = client(&engine).await;
+    let lock = lock_at(&engine, &locks, 0, prefix);
+    let others = client(&engine).await.rwlock(lock.name()).unwrap();
+    (engine, locks, lock, others)
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,19 +54,13 @@ async fn release_without_a_reply_during_shutdown_returns_unknown() {
 /// A silent server keeps the client from draining, and the client still acquires nothing more.
 #[tokio::test(start_paused = true)]
 async fn waiter_of_a_client_in_shutdown_is_cancelled_and_not_granted() {
-    let engine = EmbeddedCluster::new();
-    let (locks, other) = (client(&engine).await, client(&engine).await);
-    let wanted = lock_at(&engine, &locks, 0, "wanted");
-    let others = other.rwlock(wanted.name()).unwrap();
+    let (engine, locks, wanted, others) = contested("wanted").await;
     let elsewhere = lock_at(&engine, &locks, 1, "elsewhere").write().await.unwrap();
     let holding = others.write().await.unwrap();
     let waiting = spawn_write(&wanted);
     sleep(SECOND).await;
     engine.faults().pause(1);
-    let shutdown = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.shutdown(20 * SECOND).await }
-    });
+    let shutdown = in_task(&locks, |locks| async move { locks.shutdown(20 * SECOND).await });
     sleep(SECOND).await;
     let _ = holding.release().await.unwrap();
     let outcome = timeout(5 * SECOND, waiting).await.expect("it is told").unwrap();
@@ -70,10 +73,7 @@ async fn waiter_of_a_client_in_shutdown_is_cancelled_and_not_granted() {
 
 #[tokio::test(start_paused = true)]
 async fn grant_after_shutdown_is_released() {
-    let engine = EmbeddedCluster::new();
-    let (locks, other) = (client(&engine).await, client(&engine).await);
-    let lock = lock_at(&engine, &locks, 0, "late");
-    let others = other.rwlock(lock.name()).unwrap();
+    let (engine, locks, lock, others) = contested("late").await;
     drop(lock.read().await.unwrap());
     sleep(SECOND).await;
     engine.faults().pause(0);
@@ -146,15 +146,11 @@ fn give(engine: &EmbeddedCluster, slot: Slot, to: usize) {
 /// A poll that is under way when the time is up says nothing about the server.
 #[tokio::test(start_paused = true)]
 async fn timeout_during_an_unanswered_poll_returns_timed_out() {
-    let engine = EmbeddedCluster::new();
-    let (locks, other) = (client(&engine).await, client(&engine).await);
-    let lock = lock_at(&engine, &locks, 0, "up");
-    let _holding = other.rwlock(lock.name()).unwrap().write().await.unwrap();
+    let (engine, _locks, lock, others) = contested("up").await;
+    let _holding = others.write().await.unwrap();
     for (pause_at, kind) in [(2900, ErrorKind::TimedOut), (500, ErrorKind::Unavailable)] {
-        let waiting = tokio::spawn({
-            let lock = lock.clone();
-            async move { lock.read().timeout(3 * SECOND).await.map(drop) }
-        });
+        let waiting =
+            in_task(&lock, |lock| async move { lock.read().timeout(3 * SECOND).await.map(drop) });
         sleep(Duration::from_millis(pause_at)).await;
         engine.faults().pause(0);
         assert_eq!(waiting.await.unwrap().unwrap_err().kind(), kind, "paused at {pause_at} ms");
@@ -177,10 +173,7 @@ async fn polled(mut work: BoxFuture<'_, ()>, polls: usize) -> BoxFuture<'_, ()> 
 /// A request that is dropped at any of its awaits leaves neither a holder nor a waiter.
 #[tokio::test(start_paused = true)]
 async fn acquire_dropped_at_any_await_leaves_no_holder_and_no_waiter() {
-    let engine = EmbeddedCluster::new();
-    let (locks, other) = (client(&engine).await, client(&engine).await);
-    let lock = lock_at(&engine, &locks, 0, "dropped");
-    let others = other.rwlock(lock.name()).unwrap();
+    let (engine, locks, lock, others) = contested("dropped").await;
     for (polls, way) in (1..40).flat_map(|polls| (0..4).map(move |way| (polls, way))) {
         let holding = match polls % 2 {
             0 => Some(others.write().await.unwrap()),
@@ -208,10 +201,7 @@ async fn acquire_dropped_at_any_await_leaves_no_holder_and_no_waiter() {
 /// the client has sent anything.
 #[tokio::test(start_paused = true)]
 async fn try_upgrade_after_a_timed_out_upgrade_leaves_no_waiter() {
-    let engine = EmbeddedCluster::new();
-    let (locks, other) = (client(&engine).await, client(&engine).await);
-    let lock = lock_at(&engine, &locks, 0, "upgraded");
-    let others = other.rwlock(lock.name()).unwrap();
+    let (_engine, locks, lock, others) = contested("upgraded").await;
 
     let (mine, theirs) = (lock.read().await.unwrap(), others.read().await.unwrap());
     let refused = mine.upgrade().timeout(SECOND).await.unwrap_err();
@@ -240,10 +230,7 @@ async fn try_upgrade_after_a_timed_out_upgrade_leaves_no_waiter() {
 /// The same for operations that change a lease or end it.
 #[tokio::test(start_paused = true)]
 async fn release_downgrade_or_upgrade_dropped_at_any_await_leaves_nothing() {
-    let engine = EmbeddedCluster::new();
-    let (locks, other) = (client(&engine).await, client(&engine).await);
-    let lock = lock_at(&engine, &locks, 0, "changed");
-    let others = other.rwlock(lock.name()).unwrap();
+    let (_engine, locks, lock, others) = contested("changed").await;
     for (polls, way) in (1..12).flat_map(|polls| (0..4).map(move |way| (polls, way))) {
         let theirs = match way {
             3 => Some(others.read().await.unwrap()), // so that the upgrade waits

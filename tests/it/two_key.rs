@@ -19,15 +19,14 @@ use testkit::{
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::fixture::eventually;
+use crate::fixture::{eventually, single};
 
 const LEASE: Duration = Duration::from_secs(60);
 const NAME: &str = "order";
 
 /// A server, the lock on it, and one client of the old fleet.
 async fn stage() -> Result<(StandaloneServer, TwoKeyRwLock, TwoKeys)> {
-    let server = StandaloneServer::start().await?;
-    let locks = connect(&[server.url()]).await?;
+    let (server, locks) = single().await;
     let old = old_client(&server).await?;
     Ok((server, TwoKeyRwLock::tagged(&locks, NAME)?, old))
 }
@@ -55,8 +54,7 @@ async fn two_key_lock_of_a_client_with_min_replicas_is_invalid_input() -> Result
 
 #[tokio::test]
 async fn two_key_lock_with_keys_of_two_slots_returns_cross_slot() -> Result {
-    let server = StandaloneServer::start().await?;
-    let locks = connect(&[server.url()]).await?;
+    let (_server, locks) = single().await;
     let error = TwoKeyRwLock::new(&locks, "order:read", "order:write").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CrossSlot);
     let said = error.to_string();

@@ -83,9 +83,7 @@ fn a_late_ticket_is_refused() {
     for (request, mode) in TRIES {
         let mut lab = Lab::new();
         let ann = lab.request(&request("ann1")).granted();
-        lab.pass(9_999);
-        lab.wait_write("w1").queued();
-        lab.pass(1);
+        lab.run("pass 9999, wait_write w1, pass 1");
         assert_eq!(lab.accept_transfer("ann1", mode, ann.token, "eve1").status(), "not_held");
         assert_eq!(lab.state().writes(), Some(id("w1")), "and lets the next one in");
     }
@@ -134,14 +132,13 @@ fn transfer_leaves_the_queue_unchanged() {
     lab.accept_transfer("ann1", "w", ann.token, "bob1").granted();
     assert_eq!(lab.state().waiters, before);
     lab.release("bob1").status();
-    assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [id("r1")]);
+    assert_eq!(lab.state().reads(), [id("r1")].into());
 }
 
 #[test]
 fn transfer_of_an_unclaimed_grant_claims_it() {
     for (request, mode) in TRIES {
-        let mut lab = Lab::new();
-        lab.write("bob1").granted();
+        let mut lab = Lab::after("write bob1");
         lab.request(&request("ann1").waiting()).queued();
         lab.release("bob1").unwrap();
         let token = lab.token_of("ann1");
@@ -158,13 +155,10 @@ fn transfer_of_an_unclaimed_grant_claims_it() {
 fn a_wait_for_an_upgrade_ends() {
     let mut lab = Lab::new();
     let ann = lab.read("ann1").granted();
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.wait_read("cat1").queued();
+    lab.run("read bob1, wait_upgrade ann1, wait_read cat1");
     lab.twice(|lab| lab.accept_transfer("ann1", "r", ann.token, "eve1")).granted();
     assert_eq!(lab.state().waiters.len(), 0);
-    let reads: Vec<String> = lab.state().reads().into_iter().collect();
-    assert_eq!(reads, ["bob1", "cat1", "eve1"].map(id));
+    assert_eq!(lab.state().reads(), ["bob1", "cat1", "eve1"].map(id).into());
     assert_eq!(lab.unchanged(|lab| lab.wait_upgrade("ann1", ann.token)).status(), "not_held");
     lab.release("bob1").status();
     lab.release("cat1").status();
@@ -188,9 +182,7 @@ fn transfer_to_a_holding_or_queued_id_returns_lost() {
         ann
     );
 
-    let mut lab = Lab::new();
-    lab.write("bob1").granted();
-    lab.wait_write("ann1").queued();
+    let mut lab = Lab::after("write bob1, wait_write ann1");
     let answer = lab.unchanged(|lab| lab.accept_transfer("ann1", "w", 1, "bob1"));
     assert_eq!(answer.status(), "not_held");
 }
@@ -232,8 +224,7 @@ fn the_reader_that_a_sweep_looks_at_next_may_be_taken_up() {
     lab.pass(1_000);
     lab.accept_transfer("x20", "r", token, "eve1").granted();
     lab.grant_all();
-    let reads: Vec<String> = lab.state().reads().into_iter().collect();
-    assert_eq!(reads, [id("eve1")]);
+    assert_eq!(lab.state().reads(), [id("eve1")].into());
     lab.grant_waiters().unwrap();
     assert_eq!(lab.release("eve1").status(), "released");
     assert_eq!(lab.state().writes(), Some(id("w1")));

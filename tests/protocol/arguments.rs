@@ -1,5 +1,7 @@
 //! Arguments are checked before anything is written, whatever state the lock is in.
 
+use std::iter;
+
 use super::fixture::{Expect, HERE, Lab, id};
 
 const NO_NUMBER: [&str; 11] =
@@ -174,28 +176,15 @@ impl Kind {
 
 /// The states in which a call may find a lock. They take different paths through the scripts.
 fn states() -> Vec<(&'static str, Lab)> {
-    let absent = Lab::new();
-    let mut idle = Lab::new();
-    idle.write("old1").granted();
-    idle.release("old1").status();
-    let mut written = Lab::new();
-    written.write("old1").granted();
-    let mut read = Lab::new();
-    read.read("old1").granted();
-    let mut waited_for = Lab::new();
-    waited_for.write("old1").granted();
-    waited_for.wait_read("old2").queued();
-    waited_for.wait_write("old3").queued();
-    let mut mine = Lab::new();
-    mine.write("ann1").granted();
-    vec![
-        ("not_found", absent),
-        ("idle", idle),
-        ("written", written),
-        ("read", read),
-        ("waited for", waited_for),
-        ("mine", mine),
-    ]
+    let held = [
+        ("idle", "write old1, release old1"),
+        ("written", "write old1"),
+        ("read", "read old1"),
+        ("waited for", "write old1, wait_read old2, wait_write old3"),
+        ("mine", "write ann1"),
+    ];
+    let absent = ("not_found", Lab::new());
+    iter::once(absent).chain(held.map(|(state, calls)| (state, Lab::after(calls)))).collect()
 }
 
 impl Lab {
@@ -338,8 +327,7 @@ fn the_longest_lease_and_the_longest_id_are_good() {
 
 #[test]
 fn acquire_with_shortest_window_and_ttl_is_queued() {
-    let mut lab = Lab::new();
-    lab.write("old1").granted();
+    let mut lab = Lab::after("write old1");
     for script in ["acquire_read", "acquire_write"] {
         lab.send(script, &[HERE, "0", &id("ann1"), "1", "f", "1", "0", "1 1 1 -"]).queued();
         lab.release("ann1").unwrap();

@@ -138,9 +138,7 @@ fn a_recall_says_whether_only_readers_wait() {
 
 #[test]
 fn cached_renewal_with_lost_mark_is_recalled_by_the_queue() {
-    let mut lab = Lab::new();
-    lab.request(&write("ann1")).granted();
-    lab.wait_write("bob1").queued();
+    let mut lab = Lab::after("cached_write ann1, wait_write bob1");
     // As if a failover had lost the mark.
     let record = lab.state().stored["writer"].replacen('c', "k", 1);
     lab.set_field("writer", &record);
@@ -156,9 +154,7 @@ fn cached_renewal_with_lost_mark_is_recalled_by_the_queue() {
 #[test]
 fn a_reader_joins_cached_readers_and_calls_nobody_back() {
     let (_server, mut lab, mut ann) = listening();
-    lab.request(&read("ann1")).granted();
-    lab.request(&read("ann2")).granted();
-    lab.read("bob1").granted();
+    lab.run("cached_read ann1, cached_read ann2, read bob1");
     ann.hears(&mut lab, &[]);
     let state = lab.state();
     assert_eq!((state.number("cached_readers"), state.number("readers")), (2, 3));
@@ -253,8 +249,7 @@ fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
 #[test]
 fn a_reader_that_joins_after_a_pass_is_in_the_next_one() {
     let (_server, mut lab, mut ann) = listening();
-    lab.request(&read("ann1")).granted();
-    lab.request(&read("ann2")).granted();
+    lab.run("cached_read ann1, cached_read ann2");
     assert_eq!(lab.write("bob1").status(), "recalling");
     ann.hears(&mut lab, &[("w", "ann2"), ("w", "ann1")]);
     assert_eq!(lab.write("bob1").status(), "recalling");
@@ -266,8 +261,7 @@ fn a_reader_that_joins_after_a_pass_is_in_the_next_one() {
 
 #[test]
 fn cached_read_granted_beside_a_waiting_writer_is_recalled_at_once() {
-    let mut lab = Lab::new();
-    lab.request(&read("ann1")).granted();
+    let mut lab = Lab::after("cached_read ann1");
     lab.request(&waits(Request::write("bob1").readers_first())).queued();
     let beside = lab.request(&read("cat1").readers_first());
     assert_eq!(recalled(&beside), "w");
@@ -292,8 +286,7 @@ fn an_upgrade_calls_back_the_other_readers() {
     ann.hears(&mut lab, &[("w", "ann1")]);
     bob.hears(&mut lab, &[]);
     assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
-    lab.release("cat1").unwrap();
-    lab.release("ann1").unwrap();
+    lab.run("release cat1, release ann1");
     assert_eq!(mark(&mut lab, "bob1"), 'g');
 }
 
@@ -301,9 +294,7 @@ fn an_upgrade_calls_back_the_other_readers() {
 fn an_upgrade_that_comes_again_changes_no_mark() {
     let mut lab = Lab::new();
     let token = lab.read("ann1").granted().token;
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", token).queued();
-    lab.release("bob1").unwrap();
+    lab.run("read bob1, wait_upgrade ann1, release bob1");
     lab.renew_cached("ann1", 10_000, BLOCK).status();
     assert_eq!(mark(&mut lab, "ann1"), 'k');
     lab.wait_upgrade("ann1", token).granted();
@@ -347,8 +338,7 @@ fn try_acquire_beside_cached_leases() {
 fn a_waiter_that_is_dead_is_in_no_trys_way() {
     let mut lab = Lab::new();
     lab.request(&write("ann1").lease(60_000)).granted();
-    lab.request(&Request::write("cat1").waiting().ttl(1_000)).queued();
-    lab.pass(1_000);
+    lab.run("wait_write/1000 cat1, pass 1000");
     assert_eq!(lab.write("bob1").status(), "recalling");
     lab.request(&Request::write("bob1").trying()).queued();
 }
@@ -356,22 +346,19 @@ fn a_waiter_that_is_dead_is_in_no_trys_way() {
 #[test]
 fn a_try_that_is_refused_calls_nobody_back() {
     let (_server, mut lab, mut ann) = listening();
-    lab.request(&read("ann1")).granted();
-    lab.read("cat1").granted();
+    lab.run("cached_read ann1, read cat1");
     for request in [Request::write("bob1"), Request::write("bob1").trying()] {
         assert_eq!(lab.request(&request).status(), "busy");
     }
     ann.hears(&mut lab, &[]);
-    lab.release("cat1").unwrap();
-    lab.renew("ann1", 10_000).status();
+    lab.run("release cat1, renew ann1");
     assert_eq!(lab.request(&Request::write("bob1").trying()).status(), "busy");
     ann.hears(&mut lab, &[]);
 }
 
 #[test]
 fn a_queued_try_is_a_waiter_as_any() {
-    let mut lab = Lab::new();
-    lab.request(&read("ann1")).granted();
+    let mut lab = Lab::after("cached_read ann1");
     let ticket = lab.request(&Request::write("bob1").trying()).queued();
     assert_eq!(lab.read("cat1").status(), "busy", "it blocks new readers");
     lab.request(&Request::write("bob1").waiting().ticket(ticket)).queued();
@@ -428,10 +415,7 @@ fn cached_mark_never_returns_to_an_earlier_state() {
 
 #[test]
 fn a_reader_in_use_stays_so_among_others() {
-    let mut lab = Lab::new();
-    lab.request(&read("ann1")).granted();
-    lab.renew("ann1", 10_000).status();
-    lab.read("bob1").granted();
+    let mut lab = Lab::after("cached_read ann1, renew ann1, read bob1");
     assert_eq!(lab.shape().0, "S0");
     lab.renew("ann1", 20_000).status();
     assert_eq!(mark(&mut lab, "ann1"), 'b');
@@ -442,8 +426,7 @@ fn a_reader_in_use_stays_so_among_others() {
 fn a_claim_makes_a_grant_a_cached_lock() {
     for waiter in [write("bob1"), read("bob1")] {
         for by_renewal in [true, false] {
-            let mut lab = Lab::new();
-            lab.write("ann1").granted();
+            let mut lab = Lab::after("write ann1");
             lab.request(&waits(waiter.clone())).queued();
             lab.release("ann1").unwrap();
             assert_eq!(mark(&mut lab, "bob1"), 'g');
@@ -526,8 +509,7 @@ fn a_block_has_the_tokens_that_were_requested() {
 /// Its own poll lets it in.
 #[test]
 fn a_write_that_is_not_cached_owns_one_token() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(1_000)).granted();
+    let mut lab = Lab::after("write/1000 ann1");
     let bob = Request::write("bob1").waiting();
     lab.request(&bob).queued();
     lab.pass(1_000);
@@ -577,8 +559,7 @@ fn the_token_of_the_grant_is_what_is_compared() {
 #[test]
 fn a_grant_that_is_revoked_takes_no_tokens_with_its_claim() {
     for by_renewal in [true, false] {
-        let mut lab = Lab::new();
-        lab.write("ann1").granted();
+        let mut lab = Lab::after("write ann1");
         lab.request(&waits(write("bob1"))).queued();
         lab.release("ann1").unwrap();
         lab.revoke().status();
@@ -605,15 +586,12 @@ fn to_revoke_is_to_call_back() {
     ann.hears(&mut lab, &[("w", "ann2")]);
     lab.release("ann2").unwrap();
 
-    lab.request(&write("ann3")).granted();
-    lab.renew("ann3", 10_000).status();
+    lab.run("cached_write ann3, renew ann3");
     lab.revoke().status();
     ann.hears(&mut lab, &[]);
     lab.release("ann3").unwrap();
 
-    lab.request(&read("ann4")).granted();
-    lab.read("bob2").granted();
-    lab.request(&read("ann5")).granted();
+    lab.run("cached_read ann4, read bob2, cached_read ann5");
     lab.revoke().status();
     ann.hears(&mut lab, &[("w", "ann5"), ("w", "ann4")]);
 }
@@ -665,9 +643,7 @@ fn the_line_tells_of_a_cached_holder() {
 
 #[test]
 fn inspect_of_cached_and_uncached_readers_returns_ids_and_marks() {
-    let mut lab = Lab::new();
-    lab.request(&read("ann1")).granted();
-    lab.read("bob1").granted();
+    let mut lab = Lab::after("cached_read ann1, read bob1");
     let view = lab.inspect().unwrap();
     let readers = view.list(6);
     assert_eq!((&readers[0], &readers[2]), (&id("ann1"), &id("bob1")));
@@ -676,8 +652,7 @@ fn inspect_of_cached_and_uncached_readers_returns_ids_and_marks() {
 
 #[test]
 fn lock_state_line_that_is_odd_is_rejected() {
-    let mut lab = Lab::new();
-    lab.request(&write("ann1")).granted();
+    let mut lab = Lab::after("cached_write ann1");
     lab.checked = false;
     let line = lab.state().stored["s"].clone();
     let fence = lab.state().number("fence");

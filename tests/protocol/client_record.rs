@@ -1,7 +1,5 @@
 //! The record of a client.
 
-use redis::cmd;
-
 use super::arguments;
 use super::fixture::{Answer, Expect, HERE, Lab, start};
 
@@ -22,14 +20,12 @@ impl Lab {
     }
 
     fn stored_record(&mut self) -> Option<String> {
-        let key = self.key().to_string();
-        self.command(cmd("GET").arg(key))
+        self.at_key("GET", &[])
     }
 
     /// By the server's own clock, which runs on.
     fn lives_for_a_day(&mut self) -> bool {
-        let key = self.key().to_string();
-        let left: u64 = self.command(cmd("PTTL").arg(key));
+        let left: u64 = self.at_key("PTTL", &[]);
         (DAY - 60_000..=DAY).contains(&left)
     }
 }
@@ -67,9 +63,8 @@ fn read_record_without_a_key_returns_not_found() {
 #[test]
 fn read_of_a_record_longer_than_512_bytes_returns_not_found() {
     let mut lab = lab();
-    let key = lab.key().to_string();
     for (length, status) in [(512, "found"), (513, "not_found"), (100_000, "not_found")] {
-        lab.command::<()>(cmd("SET").arg(&key).arg("x".repeat(length)));
+        lab.at_key::<()>("SET", &[&"x".repeat(length)]);
         let answer = lab.unchanged(|lab| lab.send("client_record/read", &[HERE])).unwrap();
         assert_eq!(answer.status, status, "{length}");
     }

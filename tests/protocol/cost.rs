@@ -12,6 +12,16 @@ type Row = (&'static str, &'static str, &'static str, &'static str);
 /// A key that lives so long that an acquire need not set its life.
 const FREE: &str = "write ann, release ann, pass 5, write ann, release ann, pass 5";
 
+/// Locks that others wait for.
+const RENEWED_WRITER: &str = "write ann, wait_write cat, pass 5, renew ann, pass 5";
+const READER_WITH_TICKET: &str = "read ann, wait_write cat, release cat, pass 5, renew ann, pass 5";
+const WRITER_WITH_TICKET: &str = "write ann, wait_write cat, release cat";
+const WRITERS_WAIT: &str = "write ann, wait_write cat, wait_write dan";
+const BOTH_WAIT: &str = "read ann, wait_write cat, wait_read dan";
+const WRITER_BEHIND_READERS: &str = "read ann, read bob, wait_write cat";
+const READERS_WAIT: &str = "write ann, wait_read cat, wait_read dan";
+const RENEWED_READER: &str = "read ann, wait_write cat, pass 5, renew ann, pass 5";
+
 const ROWS: &[Row] = &[
     ("", "write new", "granted", "exists, hget, hset, pexpireat, time"),
     ("", "read new", "granted", "exists, hget, hset, pexpireat, time"),
@@ -47,76 +57,26 @@ const ROWS: &[Row] = &[
     ("long_read ann, pass 5", "renew ann", "renewed", "hget, hset, time"),
     ("read ann, pass 5, renew ann, pass 5", "renew ann", "renewed", "hget, hset, time"),
     ("read ann, read bob, pass 5, renew ann, pass 5", "renew ann", "renewed", "hget 2, hset, time"),
-    (
-        "write ann, wait_write cat, pass 5, renew ann, pass 5",
-        "renew ann",
-        "renewed",
-        "hget, hmget, hset, time",
-    ),
-    (
-        "read ann, wait_write cat, release cat, pass 5, renew ann, pass 5",
-        "renew ann",
-        "renewed",
-        "hget 2, hset, time",
-    ),
+    (RENEWED_WRITER, "renew ann", "renewed", "hget, hmget, hset, time"),
+    (READER_WITH_TICKET, "renew ann", "renewed", "hget 2, hset, time"),
     // The last holder leaves while others wait.
-    (
-        "write ann, wait_write cat, release cat",
-        "release ann",
-        "released",
-        "hdel 2, hget, hmget, hset, time",
-    ),
+    (WRITER_WITH_TICKET, "release ann", "released", "hdel 2, hget, hmget, hset, time"),
     ("write ann, wait_write cat", "release ann", "released", "hdel 2, hget 2, hmget, hset, time"),
-    (
-        "write ann, wait_write cat, wait_write dan",
-        "release ann",
-        "released",
-        "hdel 2, hget 3, hmget, hset, time",
-    ),
+    (WRITERS_WAIT, "release ann", "released", "hdel 2, hget 3, hmget, hset, time"),
     ("read ann, wait_write cat", "release ann", "released", "hdel 2, hget 3, hmget, hset, time"),
     // Contended calls.
     ("write ann, wait_write cat", "wait_write new", "queued", "hget 2, hmget, hset, time"),
     ("write ann, wait_write cat", "wait_read new", "queued", "hget, hmget, hset, time"),
     ("write ann, wait_read cat", "wait_read new", "queued", "hget 2, hmget, hset, time"),
-    (
-        "read ann, wait_write cat, wait_read dan",
-        "wait_read new",
-        "queued",
-        "hget 3, hmget, hset, time",
-    ),
+    (BOTH_WAIT, "wait_read new", "queued", "hget 3, hmget, hset, time"),
     ("write ann, wait_write cat", "wait_write cat", "queued", "hget, hmget, hset, time"),
-    (
-        "write ann, wait_write cat, wait_write dan",
-        "wait_write dan",
-        "queued",
-        "hget 2, hmget, hset, time",
-    ),
-    (
-        "read ann, wait_write cat, wait_read dan",
-        "wait_read dan",
-        "queued",
-        "hget 2, hmget, hset, time",
-    ),
-    (
-        "read ann, read bob, wait_write cat",
-        "release bob",
-        "released",
-        "hdel 2, hget 2, hmget, hset, time",
-    ),
-    (
-        "write ann, wait_read cat, wait_read dan",
-        "release ann",
-        "released",
-        "hdel 2, hget 3, hmget, hset, time",
-    ),
-    ("read ann, read bob, wait_write cat", "grant_waiters", "done", "hget 2, hmget, time"),
+    (WRITERS_WAIT, "wait_write dan", "queued", "hget 2, hmget, hset, time"),
+    (BOTH_WAIT, "wait_read dan", "queued", "hget 2, hmget, hset, time"),
+    (WRITER_BEHIND_READERS, "release bob", "released", "hdel 2, hget 2, hmget, hset, time"),
+    (READERS_WAIT, "release ann", "released", "hdel 2, hget 3, hmget, hset, time"),
+    (WRITER_BEHIND_READERS, "grant_waiters", "done", "hget 2, hmget, time"),
     ("write ann, wait_write cat", "grant_waiters", "done", "hget, hmget, time"),
-    (
-        "read ann, wait_write cat, pass 5, renew ann, pass 5",
-        "renew ann",
-        "renewed",
-        "hget 2, hmget 2, hset, time",
-    ),
+    (RENEWED_READER, "renew ann", "renewed", "hget 2, hmget 2, hset, time"),
 ];
 
 #[test]

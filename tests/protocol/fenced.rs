@@ -293,10 +293,7 @@ fn fenced_call_with_a_bad_lock_or_predecessor_is_rejected() {
 #[test]
 fn fenced_key_of_another_kind_is_left_alone() {
     let foreign: [Foreign; 6] = [
-        ("WRONGTYPE", |lab| {
-            let key = lab.key().to_string();
-            lab.command::<()>(cmd("SET").arg(key).arg("mine"));
-        }),
+        ("WRONGTYPE", |lab| lab.at_key("SET", &["mine"])),
         ("LOCKTYPE", |lab| lab.set_field("balance", "100")),
         ("LOCKTYPE", |lab| _ = lab.write("ann1").granted()),
         ("LOCKTYPE", |lab| lab.set_field("s", "2V12 ")),
@@ -307,10 +304,9 @@ fn fenced_key_of_another_kind_is_left_alone() {
         let mut lab = Lab::fenced();
         make(&mut lab);
         for (script, args) in arguments::calls(|script| script.starts_with("fenced/")) {
-            let key = lab.key().to_string();
-            let before: Vec<u8> = lab.command(cmd("DUMP").arg(&key));
+            let before: Vec<u8> = lab.at_key("DUMP", &[]);
             lab.send(script, &args).refused_with(code);
-            assert!(lab.command::<Vec<u8>>(cmd("DUMP").arg(&key)) == before, "{script}");
+            assert!(lab.at_key::<Vec<u8>>("DUMP", &[]) == before, "{script}");
         }
     }
     // Nor does a lock take a value for a lock.

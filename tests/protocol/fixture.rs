@@ -439,12 +439,11 @@ impl Lab {
 
     /// Everything that is stored of the lock, byte for byte.
     pub fn snapshot(&mut self) -> (Option<Vec<u8>>, BTreeMap<String, String>, Option<u64>) {
-        let key = self.key.clone();
         let fields = self.state().stored;
         // The dump of a table depends on its order, which is not guaranteed.
         let dump = match self.encoding().as_str() {
             "hashtable" => None,
-            _ => self.command(cmd("DUMP").arg(key)),
+            _ => self.at_key("DUMP", &[]),
         };
         (dump, fields, self.ends())
     }
@@ -461,8 +460,7 @@ impl Lab {
     }
 
     pub fn set_field(&mut self, field: &str, value: &str) {
-        let key = self.key.clone();
-        self.command::<()>(cmd("HSET").arg(key).arg(field).arg(value));
+        self.at_key::<()>("HSET", &[field, value]);
         self.before = None;
     }
 
@@ -473,8 +471,7 @@ impl Lab {
     }
 
     pub fn delete(&mut self) {
-        let key = self.key.clone();
-        self.command::<()>(cmd("DEL").arg(key));
+        self.at_key::<()>("DEL", &[]);
         (self.latest, self.before) = (self.us, None);
     }
 
@@ -487,6 +484,12 @@ impl Lab {
 
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// Runs a command on the key.
+    pub fn at_key<T: FromRedisValue>(&mut self, command: &str, words: &[&str]) -> T {
+        let command = cmd(command).arg(&self.key).arg(words).clone();
+        self.command(&command)
     }
 
     pub fn command<T: FromRedisValue>(&mut self, command: &redis::Cmd) -> T {

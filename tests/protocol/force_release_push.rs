@@ -57,9 +57,7 @@ fn force_release_does_not_notify_later_or_expired_holders() {
     lab.request(&Request::write("ann2").lease(100)).granted();
     lab.pass(100);
     assert_eq!(lab.force().status(), "not_locked");
-    lab.request(&Request::read("ann3").lease(100)).granted();
-    lab.read("bob2").granted();
-    lab.pass(100);
+    lab.run("read/100 ann3, read bob2, pass 100");
     assert_eq!(lab.force().status(), "forced");
     ann.hears(&mut lab, vec![]);
 }

@@ -1,7 +1,5 @@
 //! A key that is not a lock of this version stays unchanged.
 
-use redis::cmd;
-
 use super::arguments;
 use super::fixture::{Answer, Expect, GRACE, Lab, id};
 use super::request::Request;
@@ -19,10 +17,7 @@ fn all_refuse(lab: &mut Lab, code: &str) {
 /// The same, but some calls may be refused the lock, because they need not read what is malformed.
 fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
     lab.checked = false;
-    let dump = |lab: &mut Lab| {
-        let key = lab.key().to_string();
-        (lab.command::<Vec<u8>>(cmd("DUMP").arg(&key)), lab.ends())
-    };
+    let dump = |lab: &mut Lab| (lab.at_key::<Vec<u8>>("DUMP", &[]), lab.ends());
     let (before, line) = (dump(lab), lab.state().stored.get("s").cloned());
     for (script, args) in calls() {
         let answer = lab.send(script, &args);
@@ -38,15 +33,11 @@ fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
 
 #[test]
 fn a_key_of_another_type() {
-    let mut lab = Lab::new();
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("SET").arg(&key).arg("mine"));
-    all_refuse(&mut lab, "WRONGTYPE");
-
-    let mut lab = Lab::new();
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("RPUSH").arg(&key).arg("mine"));
-    all_refuse(&mut lab, "WRONGTYPE");
+    for command in ["SET", "RPUSH"] {
+        let mut lab = Lab::new();
+        lab.at_key::<()>(command, &["mine"]);
+        all_refuse(&mut lab, "WRONGTYPE");
+    }
 }
 
 #[test]
@@ -67,11 +58,8 @@ fn a_lock_without_a_line() {
         lab.set_field(field, value);
     }
     all_refuse(&mut lab, "LOCKTYPE");
-    let mut lab = Lab::new();
-    lab.read("ann1").granted();
-    lab.read("bob1").granted();
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("HDEL").arg(key).arg("s"));
+    let mut lab = Lab::after("read ann1, read bob1");
+    lab.at_key::<()>("HDEL", &["s"]);
     all_refuse(&mut lab, "LOCKTYPE");
 }
 
@@ -207,12 +195,11 @@ fn typed(lab: &mut Lab, meet: &[&str]) {
     lab.checked = false;
     let snapshot = lab.snapshot();
     let restore = |lab: &mut Lab| {
-        let key = lab.key().to_string();
         lab.delete();
         for (field, value) in &snapshot.1 {
             lab.set_field(field, value);
         }
-        lab.command::<()>(cmd("PEXPIREAT").arg(key).arg(snapshot.2.unwrap()));
+        lab.at_key::<()>("PEXPIREAT", &[&snapshot.2.unwrap().to_string()]);
     };
     let mut met = Vec::new();
     for (script, args) in calls() {
@@ -245,9 +232,7 @@ fn a_malformed_holder() {
     for text in
         ["", "h", "nonsense", "h17850000000", "hxxxxxxxxxxxxxxxxxxxxxxxxxxxxxabcdefghijklmnop"]
     {
-        let mut lab = Lab::new();
-        lab.write("bob1").granted();
-        lab.wait_write("cat1").queued();
+        let mut lab = Lab::after("write bob1, wait_write cat1");
         lab.set_field("writer", text);
         typed(
             &mut lab,
@@ -261,17 +246,12 @@ fn a_malformed_holder() {
             ],
         );
 
-        let mut lab = Lab::new();
-        lab.read("bob1").granted();
-        lab.read("ann1").granted();
+        let mut lab = Lab::after("read bob1, read ann1");
         lab.set_field(&format!("r:{}", id("ann1")), text);
         typed(&mut lab, &["acquire_read", "upgrade"]);
 
         // No record is read while no holder can be dead.
-        let mut lab = Lab::new();
-        lab.read("bob1").granted();
-        lab.read("cat1").granted();
-        lab.read("ann1").granted();
+        let mut lab = Lab::after("read bob1, read cat1, read ann1");
         lab.set_field(&format!("r:{}", id("cat1")), text);
         lab.pass(10_000);
         typed(&mut lab, &["acquire_write", "grant_waiters"]);
@@ -285,8 +265,7 @@ fn a_hole_among_the_readers() {
         lab.read(name).granted();
     }
     lab.checked = false;
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("HDEL").arg(&key).arg("i:2"));
+    lab.at_key::<()>("HDEL", &["i:2"]);
     typed(&mut lab, &["release"]);
     lab.set_field("i:2", &id("dan1"));
     typed(&mut lab, &["release"]);
@@ -311,11 +290,7 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
     ];
     for field in fields {
         for text in ["", "x", "nan", "1 2"] {
-            let mut lab = Lab::new();
-            lab.read("bob1").granted();
-            lab.read("ann1").granted();
-            lab.wait_write("cat1").queued();
-            lab.wait_read("dan1").queued();
+            let mut lab = Lab::after("read bob1, read ann1, wait_write cat1, wait_read dan1");
             lab.set_field(field, text);
             typed(&mut lab, &[]);
             lab.pass(10_000);
@@ -324,11 +299,7 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
     }
     for field in ["ticket", "reader_phase", "lapsed_clients"] {
         for text in ["", "x", "nan", "1 2"] {
-            let mut lab = Lab::new();
-            lab.read("bob1").granted();
-            lab.read("ann1").granted();
-            lab.wait_write("cat1").queued();
-            lab.release("cat1").unwrap();
+            let mut lab = Lab::after("read bob1, read ann1, wait_write cat1, release cat1");
             assert_eq!(lab.shape().0, "S2");
             lab.set_field(field, text);
             typed(&mut lab, &[]);
@@ -339,16 +310,12 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
 #[test]
 fn a_malformed_queue() {
     for text in ["", "w", "w - - 1 2 3", "w - - x 2 3 4 5 f - -"] {
-        let mut lab = Lab::new();
-        lab.write("bob1").granted();
-        lab.wait_write("cat1").queued();
+        let mut lab = Lab::after("write bob1, wait_write cat1");
         lab.set_field(&format!("q:{}", id("cat1")), text);
         lab.pass(10_000);
         typed(&mut lab, &["acquire_write", "grant_waiters"]);
     }
-    let mut lab = Lab::new();
-    lab.write("bob1").granted();
-    lab.wait_write("cat1").queued();
+    let mut lab = Lab::after("write bob1, wait_write cat1");
     lab.set_field("writers_head", &id("nobody1"));
     lab.pass(10_000);
     typed(&mut lab, &[]);
@@ -358,8 +325,7 @@ fn a_malformed_queue() {
 /// acquisitions would get the same one.
 #[test]
 fn tokens_end_before_they_repeat() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let last = (1_u64 << 53) - 1;
     let set_token = |lab: &mut Lab, token: u64| {
         lab.set_line(|line| format!("{}{token:016}{}", &line[..15], &line[31..]));

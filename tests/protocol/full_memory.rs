@@ -122,9 +122,7 @@ fn a_waiting_upgrader_polls_on_and_is_granted() {
     let server = server();
     let mut lab = Lab::on(&server);
     let ann = lab.read("ann1").granted();
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.pass(1_000);
+    lab.run("read bob1, wait_upgrade ann1, pass 1000");
     lab.set_full(true);
     lab.wait_upgrade("ann1", ann.token).queued();
     lab.release("bob1").status();

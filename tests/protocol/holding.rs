@@ -254,8 +254,7 @@ fn an_idle_key_is_gone_after_a_while() {
 fn an_idle_key_with_a_long_life_does_not_keep_it() {
     for slow_path in [false, true] {
         for request in [Request::write("bob1"), Request::read("bob1")] {
-            let mut lab = Lab::new();
-            lab.request(&Request::write("ann1").lease(600_000)).granted();
+            let mut lab = Lab::after("write/600000 ann1");
             lab.checked = false;
             lab.set_line(|line| format!("2F{}", &line[2..31]));
             lab.slow_path = slow_path;
@@ -274,10 +273,7 @@ fn the_server_ends_the_key_itself() {
     lab.checked = false;
     lab.request(&Request::write("ann1").lease(200)).granted();
     assert_eq!(lab.write("bob1").status(), "busy");
-    let left = |lab: &mut Lab| {
-        let key = lab.key().to_string();
-        lab.command::<i64>(redis::cmd("PTTL").arg(key))
-    };
+    let left = |lab: &mut Lab| lab.at_key::<i64>("PTTL", &[]);
     assert!((10_000..=10_200).contains(&left(&mut lab)));
     std::thread::sleep(std::time::Duration::from_millis(250));
     lab.write("bob1").granted();
@@ -390,8 +386,7 @@ fn a_dead_reader_comes_again() {
 
 #[test]
 fn a_clock_that_goes_back_lets_nobody_in() {
-    let mut lab = Lab::new();
-    lab.request(&Request::read("ann1").lease(1_000)).granted();
+    let mut lab = Lab::after("read/1000 ann1");
     for reader in 0..30 {
         lab.request(&Request::read(&format!("x{reader}")).lease(1_000)).granted();
     }

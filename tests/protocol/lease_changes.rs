@@ -1,7 +1,7 @@
 //! Changing a lease: downgrade, upgrade, revoke, `force_release`. None of them may undo a later
 //! one.
 
-use super::fixture::{Expect, GRACE, Lab, id};
+use super::fixture::{Answer, Expect, GRACE, Lab, id};
 use super::request::Request;
 
 /// How far a raised token may be ahead of the server's clock.
@@ -11,13 +11,10 @@ const AHEAD_US: u64 = 60_000_000;
 fn a_downgrade_keeps_the_token_and_lets_readers_in() {
     let mut lab = Lab::new();
     let ann = lab.write("ann1").granted();
-    lab.wait_write("w1").queued();
-    lab.wait_read("r1").queued();
-    lab.pass(100);
+    lab.run("wait_write w1, wait_read r1, pass 100");
     let read = lab.twice(|lab| lab.downgrade("ann1", ann.token, 10_000)).granted();
     assert_eq!((read.token, read.deadline), (ann.token, lab.now() + 10_000));
-    let reads: Vec<String> = lab.state().reads().into_iter().collect();
-    assert_eq!(reads, [id("ann1"), id("r1")]);
+    assert_eq!(lab.state().reads(), ["ann1", "r1"].map(id).into());
     lab.release("r1").status();
     assert_eq!(lab.state().writes(), None);
     lab.release("ann1").status();
@@ -31,25 +28,32 @@ fn a_downgrade_never_shortens() {
     assert_eq!(lab.downgrade("ann1", ann.token, 10).granted(), ann);
 }
 
+/// The mode that it changes, and the change of a holder with a token.
+type Change = (fn(&str) -> Request, fn(&mut Lab, &str, u64) -> Answer);
+
 #[test]
-fn only_the_holder_of_that_token_downgrades() {
-    let mut lab = Lab::new();
-    let ann = lab.write("ann1").granted();
-    for (name, token) in [("bob1", ann.token), ("ann1", ann.token - 1), ("ann1", ann.token + 1)] {
-        assert_eq!(lab.unchanged(|lab| lab.downgrade(name, token, 1000)).status(), "not_held");
+fn only_the_holder_of_that_token_downgrades_or_upgrades() {
+    let changes: [Change; 3] = [
+        (Request::write, |lab, name, token| lab.downgrade(name, token, 1_000)),
+        (Request::read, Lab::upgrade),
+        (Request::read, Lab::wait_upgrade),
+    ];
+    for (request, change) in changes {
+        let mut lab = Lab::new();
+        let held = lab.request(&request("ann1")).granted().token;
+        for (name, token) in [("bob1", held), ("ann1", held - 1), ("ann1", held + 1)] {
+            assert_eq!(lab.unchanged(|lab| change(lab, name, token)).status(), "not_held");
+        }
+        lab.pass(10_000);
+        assert_eq!(change(&mut lab, "ann1", held).status(), "not_held");
+        assert_eq!((lab.state().reads().len(), lab.state().waiters.len()), (0, 0));
     }
-    lab.pass(10_000);
-    assert_eq!(lab.downgrade("ann1", ann.token, 1000).status(), "not_held");
-    assert_eq!(lab.state().reads().len(), 0);
 }
 
 /// The downgrade names the token of the grant, and so claims the grant.
 #[test]
 fn a_downgrade_claims_a_readers_grant() {
-    let mut lab = Lab::new();
-    lab.write("bob1").granted();
-    lab.wait_read("ann1").queued();
-    lab.release("bob1").unwrap();
+    let mut lab = Lab::after("write bob1, wait_read ann1, release bob1");
     let token = lab.token_of("ann1");
     assert!(!lab.state().record(&id("ann1")).unwrap().is_claimed());
     let read = lab.downgrade("ann1", token, 30_000).granted();
@@ -67,19 +71,6 @@ fn the_only_reader_is_upgraded_at_once() {
     assert_eq!(write.deadline, read.deadline, "never shorter");
     assert_eq!(lab.state().writes(), Some(id("ann1")));
     assert_eq!(lab.state().reads().len(), 0);
-}
-
-#[test]
-fn only_the_holder_of_that_token_upgrades() {
-    let mut lab = Lab::new();
-    let ann = lab.read("ann1").granted();
-    for (name, token) in [("bob1", ann.token), ("ann1", ann.token - 1), ("ann1", ann.token + 1)] {
-        assert_eq!(lab.unchanged(|lab| lab.upgrade(name, token)).status(), "not_held");
-        assert_eq!(lab.unchanged(|lab| lab.wait_upgrade(name, token)).status(), "not_held");
-    }
-    lab.pass(10_000);
-    assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), "not_held");
-    assert_eq!(lab.state().waiters.len(), 0);
 }
 
 /// The server lacks the downgrade that the holder knows of, because a replica that lagged was
@@ -136,7 +127,7 @@ fn the_upgrader_goes_before_the_writers_and_lets_no_reader_in() {
     let claimed = lab.twice(|lab| lab.wait_upgrade("ann1", ann.token)).granted();
     assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 10_000));
     lab.release("ann1").status();
-    assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [id("cat1")]);
+    assert_eq!(lab.state().reads(), [id("cat1")].into());
 }
 
 #[test]
@@ -158,28 +149,20 @@ fn a_second_upgrader_is_told_of_the_conflict() {
 fn an_upgrader_that_finds_the_last_reader_dead_waits_no_more() {
     let mut lab = Lab::new();
     let ann = lab.request(&Request::read("ann1").lease(50_000)).granted();
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.pass(10_000);
+    lab.run("read bob1, wait_upgrade ann1, pass 10000");
     lab.wait_upgrade("ann1", ann.token).granted();
     assert_eq!(lab.state().number("waiters"), 0, "{:?}", lab.state().stored);
 }
 
 #[test]
 fn the_wait_for_an_upgrade_ends_alone() {
-    let mut lab = Lab::new();
-    let ann = lab.read("ann1").granted();
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.wait_read("cat1").queued();
+    let mut lab = Lab::after("read ann1, read bob1, wait_upgrade ann1, wait_read cat1");
     assert_eq!(lab.leave_upgrade("ann1").status(), "left_queue");
     assert_eq!(lab.state().reads().len(), 3, "ann still reads, and cat is let in");
     assert_eq!(lab.unchanged(|lab| lab.leave_upgrade("ann1")).status(), "not_found");
 
     // Too late: the upgrade was granted meanwhile.
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.release("cat1").status();
-    lab.release("bob1").status();
+    lab.run("wait_upgrade ann1, release cat1, release bob1");
     let writing = lab.unchanged(|lab| lab.leave_upgrade("ann1")).unwrap();
     assert_eq!(writing.status, "upgrade_granted");
     assert_eq!(writing.held().token, lab.state().writer.unwrap().token);
@@ -188,14 +171,10 @@ fn the_wait_for_an_upgrade_ends_alone() {
 
 #[test]
 fn a_release_ends_the_read_and_the_wait_for_its_upgrade() {
-    let mut lab = Lab::new();
-    let ann = lab.read("ann1").granted();
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.wait_read("cat1").queued();
+    let mut lab = Lab::after("read ann1, read bob1, wait_upgrade ann1, wait_read cat1");
     assert_eq!(lab.release("ann1").status(), "released");
     assert_eq!(lab.state().fields.get("upgrader"), None);
-    assert_eq!(lab.state().reads().into_iter().collect::<Vec<_>>(), [id("bob1"), id("cat1")]);
+    assert_eq!(lab.state().reads(), [id("bob1"), id("cat1")].into());
 }
 
 #[test]
@@ -203,11 +182,9 @@ fn an_upgrader_that_is_gone_stops_nobody() {
     for lease in [3_000, 60_000] {
         let mut lab = Lab::new();
         let ann = lab.request(&Request::read("ann1").lease(lease)).granted();
-        lab.request(&Request::read("bob1").lease(60_000)).granted();
-        lab.wait_upgrade("ann1", ann.token).queued();
-        lab.request(&Request::read("cat1").waiting().ttl(60_000)).queued();
-        lab.pass(5_000);
-        lab.grant_waiters().status();
+        lab.run(
+            "read/60000 bob1, wait_upgrade ann1, wait_read/60000 cat1, pass 5000, grant_waiters",
+        );
         assert_eq!(lab.state().fields.get("upgrader"), None);
         assert!(lab.state().reads().contains(&id("cat1")));
         let expected = if lease > 5_000 { "queued" } else { "not_held" };
@@ -290,10 +267,7 @@ fn a_revoked_lease_ends_at_its_deadline() {
 #[test]
 fn a_renewal_lets_in_whoever_can_go() {
     for revoked in [false, true] {
-        let mut lab = Lab::new();
-        lab.request(&Request::read("ann1").lease(60_000)).granted();
-        lab.request(&Request::write("cat1").waiting().ttl(1_000)).queued();
-        lab.request(&Request::read("dan1").waiting().ttl(60_000)).queued();
+        let mut lab = Lab::after("read/60000 ann1, wait_write/1000 cat1, wait_read/60000 dan1");
         if revoked {
             lab.revoke().unwrap();
         }
@@ -306,11 +280,8 @@ fn a_renewal_lets_in_whoever_can_go() {
 #[test]
 fn a_revoked_grant_is_claimed_but_not_made_longer() {
     for by_renewal in [false, true] {
-        let mut lab = Lab::new();
-        lab.write("ann1").granted();
-        lab.wait_write("bob1").queued();
-        lab.request(&Request::write("bob2").waiting().ttl(60_000)).queued();
-        lab.release("ann1").status();
+        let mut lab =
+            Lab::after("write ann1, wait_write bob1, wait_write/60000 bob2, release ann1");
         let granted = lab.state().writer.unwrap();
         assert_eq!(lab.revoke().status(), "revoked");
         if by_renewal {
@@ -330,9 +301,7 @@ fn a_revoked_grant_is_claimed_but_not_made_longer() {
 fn a_revoked_reader_waits_for_no_upgrade() {
     let mut lab = Lab::new();
     let ann = lab.read("ann1").granted();
-    lab.read("bob1").granted();
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.wait_read("cat1").queued();
+    lab.run("read bob1, wait_upgrade ann1, wait_read cat1");
     assert_eq!(lab.revoke().status(), "revoked");
     assert!(lab.state().reads().contains(&id("cat1")), "its wait has ended");
     assert_eq!(lab.wait_upgrade("ann1", ann.token).status(), "revoked");

@@ -1,7 +1,5 @@
 //! The plain mutex.
 
-use redis::cmd;
-
 use super::arguments;
 use super::fixture::{Answer, Expect, HERE, Lab, id, start};
 
@@ -19,8 +17,7 @@ impl Lab {
     }
 
     fn value(&mut self) -> Option<String> {
-        let key = self.key().to_string();
-        self.command(cmd("GET").arg(key))
+        self.at_key("GET", &[])
     }
 }
 
@@ -66,8 +63,7 @@ fn mutex_acquire_or_renewal_repeated_by_the_holder_is_rewritten() {
     lab.unchanged(|lab| lab.lock("ann1", 1_000)).refused_with("OOM");
     lab.set_full(false);
     assert!(lab.ends().is_some(), "it still has its end");
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("PERSIST").arg(&key));
+    lab.at_key::<()>("PERSIST", &[]);
     lab.unchanged(|lab| lab.lock("ann1", 1_000)).granted();
     assert_eq!(lab.ends(), None, "who had none has none");
     let written = lab.changes();
@@ -97,8 +93,7 @@ fn a_lease_is_made_longer_and_never_shorter_and_by_its_holder_alone() {
 #[test]
 fn a_mutex_without_an_end_is_told_as_such() {
     let mut lab = Lab::new();
-    let key = lab.key().to_string();
-    lab.command::<()>(cmd("SET").arg(&key).arg("anybody"));
+    lab.at_key::<()>("SET", &["anybody"]);
     let refused = lab.unchanged(|lab| lab.lock("ann1", 1_000)).unwrap();
     assert_eq!((refused.status.as_str(), refused.number(0)), ("busy", 0));
     let held = lab.unchanged(|lab| lab.send("set_nx/inspect", &[HERE])).unwrap();
@@ -109,8 +104,7 @@ fn a_mutex_without_an_end_is_told_as_such() {
 
 #[test]
 fn a_key_that_is_no_string_is_left_alone() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     for (script, args) in arguments::calls(|script| script.starts_with("set_nx/")) {
         lab.unchanged(|lab| lab.send(script, &args)).refused_with("WRONGTYPE");
     }

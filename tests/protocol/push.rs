@@ -25,10 +25,7 @@ fn both_paths() -> [(Server, Lab); 2] {
 fn a_grant_is_told_to_its_waiter() {
     for (_server, mut lab) in both_paths() {
         let (bob, cat) = (lab.listen_as("bob"), lab.listen_as("cat"));
-        lab.write("ann1").granted();
-        lab.request(&Request::write("bob1").waiting().subscribed(HERE)).queued();
-        lab.request(&Request::write("cat1").waiting().subscribed(HERE)).queued();
-        lab.release("ann1").status();
+        lab.run("write ann1, subscribed_write bob1, subscribed_write cat1, release ann1");
         let message = format!("{} 0 {}", lab.now(), told(&mut lab, "bob1"));
         bob.hears(&mut lab, vec![message]);
         assert!(cat.heard().is_empty(), "nobody else is woken");
@@ -130,14 +127,8 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
 fn readers_that_are_gone_are_passed_over_too() {
     let (_server, mut lab) = alone();
     let pushes = lab.has_push();
-    lab.write("ann1").granted();
-    for name in ["gone1", "gone2"] {
-        lab.request(&Request::read(name).waiting().subscribed(HERE)).queued();
-    }
-    lab.wait_read("poll1").queued();
-    lab.request(&Request::read("gone3").waiting().subscribed(HERE)).queued();
-    lab.wait_write("poll2").queued();
-    lab.release("ann1").status();
+    lab.run("write ann1, subscribed_read gone1, subscribed_read gone2");
+    lab.run("wait_read poll1, subscribed_read gone3, wait_write poll2, release ann1");
     if !pushes {
         assert_eq!(lab.state().readers.len(), 4);
         return;
@@ -151,12 +142,8 @@ fn readers_that_are_gone_are_passed_over_too() {
 fn all_gone_leaves_the_lock_idle() {
     let (_server, mut lab) = alone();
     let pushes = lab.has_push();
-    lab.write("ann1").granted();
-    for name in ["gone1", "gone2"] {
-        lab.request(&Request::write(name).waiting().subscribed(HERE)).queued();
-        lab.request(&Request::read(&format!("{name}1")).waiting().subscribed(HERE)).queued();
-    }
-    lab.release("ann1").status();
+    lab.run("write ann1, subscribed_write gone1, subscribed_read gone11");
+    lab.run("subscribed_write gone2, subscribed_read gone21, release ann1");
     if !pushes {
         assert_eq!(lab.state().readers.len(), 2, "the readers' turn, after a write");
         return;
@@ -188,8 +175,7 @@ fn a_moved_subscription_is_told_by_the_next_poll() {
     let pushes = lab.has_push();
     lab.write("ann1").granted();
     lab.request(&Request::write("bob1").waiting().subscribed("there")).queued();
-    lab.request(&Request::write("bob1").waiting().subscribed(HERE)).queued();
-    lab.release("ann1").status();
+    lab.run("subscribed_write bob1, release ann1");
     let granted = (!pushes).then(|| id("bob1"));
     assert_eq!(lab.state().writes(), granted, "nobody hears it here");
 }
@@ -211,11 +197,9 @@ fn grants_by_a_poll_a_renewal_and_grant_waiters_are_told() {
     for way in ["renew", "grant_waiters", "poll", "leave"] {
         let (_server, mut lab) = alone();
         let bob = lab.listen_as("bob");
-        lab.request(&Request::read("ann1").lease(60_000)).granted();
-        lab.request(&Request::write("w1").waiting().ttl(1_000)).queued();
+        lab.run("read/60000 ann1, wait_write/1000 w1");
         lab.request(&Request::read("bob1").waiting().ttl(60_000).subscribed(HERE)).queued();
-        lab.request(&Request::read("cat1").waiting().ttl(60_000)).queued();
-        lab.pass(1_000);
+        lab.run("wait_read/60000 cat1, pass 1000");
         match way {
             "renew" => lab.renew("ann1", 60_000),
             "grant_waiters" => lab.grant_waiters(),

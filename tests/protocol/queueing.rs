@@ -44,8 +44,7 @@ fn writers_go_first_in_first_out() {
 
 #[test]
 fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let bob = Request::write("bob1").waiting().window(700).lease(20_000);
     lab.request(&bob).queued();
     lab.release("ann1").status();
@@ -71,8 +70,7 @@ fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
 #[test]
 fn a_claim_never_shortens() {
     for by_renewal in [false, true] {
-        let mut lab = Lab::new();
-        lab.write("ann1").granted();
+        let mut lab = Lab::after("write ann1");
         let bob = Request::write("bob1").waiting().window(5_000).lease(100);
         lab.request(&bob).queued();
         lab.release("ann1").unwrap();
@@ -84,8 +82,7 @@ fn a_claim_never_shortens() {
 
 #[test]
 fn a_waiter_that_polls_has_its_full_lease_at_once() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let bob = Request::read("bob1").waiting().window(700).lease(20_000).ttl(60_000);
     lab.request(&bob).queued();
     lab.pass(10_000);
@@ -95,14 +92,10 @@ fn a_waiter_that_polls_has_its_full_lease_at_once() {
 
 #[test]
 fn readers_and_writers_take_turns() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
-    lab.wait_read("r1").queued();
-    lab.wait_write("w1").queued();
-    lab.wait_read("r2").queued();
-    lab.wait_write("w2").queued();
-    lab.wait_read("r3").queued();
-    lab.release("ann1").status();
+    let mut lab = Lab::after(
+        "write ann1, wait_read r1, wait_write w1, wait_read r2, wait_write w2, wait_read r3, \
+         release ann1",
+    );
     assert_eq!(holders(&mut lab), ["r1", "r2", "r3"], "all that wait when a write ends");
     lab.wait_read("r4").queued();
     assert_eq!(lab.read("r9").status(), "busy", "a writer waits");
@@ -115,9 +108,7 @@ fn readers_and_writers_take_turns() {
     lab.wait_read("r5").queued();
     lab.release("w1").status();
     assert_eq!(holders(&mut lab), ["r4", "r5"]);
-    lab.wait_read("r6").queued();
-    lab.release("r4").status();
-    lab.release("r5").status();
+    lab.run("wait_read r6, release r4, release r5");
     assert_eq!(holders(&mut lab), ["w2"]);
     lab.release("w2").status();
     assert_eq!(holders(&mut lab), ["r6"]);
@@ -125,21 +116,15 @@ fn readers_and_writers_take_turns() {
 
 #[test]
 fn a_write_that_runs_out_is_a_write_that_ends() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(1_000)).granted();
-    lab.wait_write("w1").queued();
-    lab.wait_read("r1").queued();
-    lab.pass(1_000);
-    lab.grant_waiters().status();
+    let mut lab =
+        Lab::after("write/1000 ann1, wait_write w1, wait_read r1, pass 1000, grant_waiters");
     assert_eq!(holders(&mut lab), ["r1"]);
 }
 
 #[test]
 fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
     for dies in [false, true] {
-        let mut lab = Lab::new();
-        lab.request(&Request::read("ann1").lease(60_000)).granted();
-        lab.request(&Request::write("w1").waiting().ttl(1_000)).queued();
+        let mut lab = Lab::after("read/60000 ann1, wait_write/1000 w1");
         for reader in 1..=3 {
             lab.request(&Request::read(&format!("r{reader}")).waiting().ttl(30_000)).queued();
         }
@@ -155,8 +140,7 @@ fn waiting_readers_come_in_when_the_last_waiting_writer_leaves() {
 
 #[test]
 fn readers_first_go_past_writers_of_their_kind_only() {
-    let mut lab = Lab::new();
-    lab.read("ann1").granted();
+    let mut lab = Lab::after("read ann1");
     lab.request(&Request::write("w1").waiting().readers_first()).queued();
     lab.request(&Request::read("r1").readers_first()).granted();
     assert_eq!(lab.read("r2").status(), "busy", "a fair reader waits its turn");
@@ -173,12 +157,7 @@ fn readers_first_go_past_writers_of_their_kind_only() {
 
 #[test]
 fn try_write_after_a_lapsed_grant_is_refused_for_the_next_waiter() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
-    lab.wait_write("w1").queued();
-    lab.release("ann1").status();
-    lab.wait_read("r1").queued();
-    lab.pass(1_000);
+    let mut lab = Lab::after("write ann1, wait_write w1, release ann1, wait_read r1, pass 1000");
     // The claim window of w1 is over, and r1 is next.
     assert_eq!(lab.write("bob1").status(), "busy");
     assert_eq!(holders(&mut lab), ["r1"]);
@@ -202,8 +181,7 @@ fn release_in_batches(lab: &mut Lab) -> Vec<usize> {
 
 #[test]
 fn the_dead_and_the_granted_share_one_budget() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    let mut lab = Lab::after("write/60000 ann1");
     for number in 0..50 {
         lab.request(&Request::write(&format!("dead{number}")).waiting().ttl(1_000)).queued();
     }
@@ -215,8 +193,7 @@ fn the_dead_and_the_granted_share_one_budget() {
 
 #[test]
 fn a_try_among_the_dead_stays_in_its_budget() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(1_000)).granted();
+    let mut lab = Lab::after("write/1000 ann1");
     for number in 0..50 {
         let dead = format!("dead{number}");
         let request = if number % 2 == 0 { Request::write(&dead) } else { Request::read(&dead) };
@@ -239,8 +216,7 @@ fn a_try_among_the_dead_stays_in_its_budget() {
 
 #[test]
 fn a_hundred_readers_come_in_by_batches() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     for reader in 0..100 {
         lab.wait_read(&format!("r{reader}")).queued();
     }
@@ -253,8 +229,7 @@ fn a_hundred_readers_come_in_by_batches() {
 
 #[test]
 fn a_returning_waiter_has_its_old_place() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(600_000)).granted();
+    let mut lab = Lab::after("write/600000 ann1");
     for number in 1..=4 {
         lab.wait_write(&format!("w{number}")).queued();
     }
@@ -275,8 +250,7 @@ fn a_returning_waiter_has_its_old_place() {
 
 #[test]
 fn a_returning_waiter_never_goes_before_its_place() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(600_000)).granted();
+    let mut lab = Lab::after("write/600000 ann1");
     for number in 1..=80 {
         lab.wait_write(&format!("w{number}")).queued();
     }
@@ -295,8 +269,7 @@ fn a_returning_waiter_never_goes_before_its_place() {
 
 #[test]
 fn a_ticket_of_a_lost_history_counts() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     assert_eq!(lab.request(&Request::write("w7").waiting().ticket(7)).queued(), 7);
     assert_eq!(lab.wait_write("w8").queued(), 8);
     assert_eq!(lab.request(&Request::write("w3").waiting().ticket(3)).queued(), 3);
@@ -309,8 +282,7 @@ fn a_ticket_of_a_lost_history_counts() {
 #[test]
 fn no_ticket_locks_later_arrivals_out() {
     for given in [9_999_999_999_999, HIGHEST] {
-        let mut lab = Lab::new();
-        lab.write("ann1").granted();
+        let mut lab = Lab::after("write ann1");
         assert_eq!(lab.wait_write("w1").queued(), 1);
         let far = Request::write("w2").waiting().ticket(given);
         assert_eq!(lab.request(&far).queued(), 1 + LEAP, "cut to the last one and LEAP");
@@ -329,9 +301,7 @@ fn no_ticket_locks_later_arrivals_out() {
 /// No ticket is beyond the highest one. Later waiters share it, in the order of their arrival.
 #[test]
 fn tickets_end_at_the_highest() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
-    lab.wait_write("w1").queued();
+    let mut lab = Lab::after("write ann1, wait_write w1");
     lab.set_field("ticket", &(HIGHEST - 1).to_string());
     for name in ["w2", "w3", "w4"] {
         let ticket = lab.wait_write(name).queued();
@@ -348,8 +318,7 @@ fn tickets_end_at_the_highest() {
 
 #[test]
 fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    let mut lab = Lab::after("write/60000 ann1");
     for number in 1..=20 {
         lab.request(&Request::write(&format!("gone{number}")).waiting().ttl(60_000)).queued();
     }
@@ -371,8 +340,7 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
 /// The number of windows until clients that are gone have been passed over. Each of these clients
 /// waits three times.
 fn windows_lost(gone: &[&str]) -> u32 {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    let mut lab = Lab::after("write/60000 ann1");
     let wait = |name: String| Request::write(&name).waiting().ttl(200_000);
     for number in 1..=3 {
         for client in gone {
@@ -404,9 +372,7 @@ fn each_of_many_clients_that_are_gone_costs_one_window() {
 
 /// A reader lets its grant lapse while its client, and then these, wait to write.
 fn lapsed_beside(others: &[&str]) -> Lab {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(60_000)).granted();
-    lab.request(&Request::read("gone1").waiting().ttl(60_000)).queued();
+    let mut lab = Lab::after("write/60000 ann1, wait_read/60000 gone1");
     for name in ["gone2"].iter().chain(others) {
         lab.request(&Request::write(name).waiting().ttl(60_000)).queued();
     }
@@ -425,16 +391,12 @@ fn a_reader_that_let_a_grant_lapse_counts_too() {
 /// The lapse is known before the release, which is a plain hand-off otherwise.
 #[test]
 fn hand_off_passes_over_a_client_that_let_a_grant_lapse() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let (read, write) = (["gone1", "bob1"], ["cat1", "gone2", "dan1"]);
     for request in read.map(Request::read).into_iter().chain(write.map(Request::write)) {
         lab.request(&request.waiting().ttl(60_000)).queued();
     }
-    lab.release("ann1").status();
-    lab.renew("bob1", 60_000).status();
-    lab.pass(1_000);
-    lab.grant_waiters().unwrap();
+    lab.run("release ann1, renew/60000 bob1, pass 1000, grant_waiters");
     for (holder, next) in [("bob1", "cat1"), ("cat1", "dan1")] {
         lab.renew(holder, 60_000).status();
         lab.pass(1);
@@ -451,23 +413,16 @@ fn the_lock_is_free_when_the_client_of_the_only_waiter_is_gone() {
 
 #[test]
 fn a_claimed_lease_that_runs_out_is_no_lapse() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(1_000)).granted();
-    lab.request(&Request::write("ann2").waiting().ttl(60_000)).queued();
-    lab.request(&Request::write("bob1").waiting().ttl(60_000)).queued();
-    lab.pass(1_000);
-    lab.grant_waiters().status();
+    let mut lab = Lab::after(
+        "write/1000 ann1, wait_write/60000 ann2, wait_write/60000 bob1, pass 1000, grant_waiters",
+    );
     assert_eq!(holders(&mut lab), ["ann2"]);
 }
 
 #[test]
 fn a_grant_that_was_forced_out_is_no_lapse() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
-    lab.wait_read("ann2").queued();
-    lab.wait_write("ann3").queued();
-    lab.wait_write("bob1").queued();
-    lab.release("ann1").status();
+    let mut lab =
+        Lab::after("write ann1, wait_read ann2, wait_write ann3, wait_write bob1, release ann1");
     assert_eq!(holders(&mut lab), ["ann2"]);
     assert_eq!(lab.force().status(), "forced");
     assert_eq!(holders(&mut lab), ["ann3"], "its client is not gone");
@@ -475,23 +430,16 @@ fn a_grant_that_was_forced_out_is_no_lapse() {
 
 #[test]
 fn readers_are_let_in_when_the_sweep_shows_that_the_waiting_writer_is_gone() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
-    lab.wait_read("bob1").queued();
-    lab.wait_read("gone1").queued();
-    lab.request(&Request::write("gone2").waiting().ttl(60_000)).queued();
-    lab.release("ann1").status();
-    lab.renew("bob1", 60_000).status();
-    lab.request(&Request::read("cat1").waiting().ttl(60_000)).queued();
-    lab.pass(1_000);
-    lab.grant_waiters().status();
+    let mut lab = Lab::after(
+        "write ann1, wait_read bob1, wait_read gone1, wait_write/60000 gone2, release ann1, \
+         renew/60000 bob1, wait_read/60000 cat1, pass 1000, grant_waiters",
+    );
     assert_eq!(holders(&mut lab), ["bob1", "cat1"]);
 }
 
 #[test]
 fn a_queue_has_a_limit() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     lab.request(&Request::write("w1").waiting().limit(2)).queued();
     lab.request(&Request::read("r1").waiting().limit(2)).queued();
     for request in [Request::write("w2"), Request::read("r2")] {
@@ -507,8 +455,7 @@ fn a_queue_has_a_limit() {
 
 #[test]
 fn a_poll_keeps_a_waiter_alive_and_changes_its_wishes() {
-    let mut lab = Lab::new();
-    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    let mut lab = Lab::after("write/60000 ann1");
     let ticket = lab.request(&Request::write("bob1").waiting().ttl(1_000)).queued();
     for _ in 0..5 {
         lab.pass(900);
@@ -523,12 +470,9 @@ fn a_poll_keeps_a_waiter_alive_and_changes_its_wishes() {
 
 #[test]
 fn a_late_poll_finds_its_claim_lapsed_and_waits_again() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let ticket = lab.wait_write("bob1").queued();
-    lab.wait_write("cat1").queued();
-    lab.release("ann1").status();
-    lab.pass(1_000);
+    lab.run("wait_write cat1, release ann1, pass 1000");
     // No other waiter has polled. bob has the first ticket, and its poll shows that it lives.
     lab.request(&Request::write("bob1").waiting().ticket(ticket)).granted();
     lab.release("bob1").status();
@@ -573,8 +517,7 @@ fn an_inspection_tells_all_page_by_page() {
     let beyond = page(&mut lab, &["7", &id("nobody1"), &id("nobody1"), "100"]);
     assert!((6..9).all(|at| beyond.list(at).is_empty()));
 
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let inspected = lab.inspect().unwrap();
     assert!(inspected.text(1).starts_with('h') && inspected.text(1).ends_with(&id("ann1")));
 

@@ -26,21 +26,16 @@ fn release_until_a_time_sets_the_end_of_the_write_and_nothing_extends_it() {
 
 #[test]
 fn release_until_a_time_grants_the_waiters_when_it_has_come() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
-    lab.wait_write("bob1").queued();
+    let mut lab = Lab::after("write ann1, wait_write bob1");
     let until = lab.now() + 500;
     assert_eq!(lab.twice(|lab| lab.release_until("ann1", until)).status(), "kept");
-    lab.pass(499);
-    lab.wait_write("bob1").queued();
-    lab.pass(1);
+    lab.run("pass 499, wait_write bob1, pass 1");
     lab.wait_write("bob1").granted();
 }
 
 #[test]
 fn release_until_a_past_time_or_of_no_write_is_a_release() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let now = lab.now();
     assert_eq!(lab.release_until("ann1", now).status(), "released");
     let until = lab.now() + 500;
@@ -68,10 +63,7 @@ fn release_until_a_time_of_a_revoked_write_makes_it_no_longer() {
 
 #[test]
 fn release_until_a_time_claims_a_grant_and_ends_the_caching() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
-    lab.wait_write("bob1").queued();
-    lab.release("ann1").status();
+    let mut lab = Lab::after("write ann1, wait_write bob1, release ann1");
     let until = lab.now() + 500;
     assert_eq!(lab.release_until("bob1", until).status(), "kept");
     assert!(lab.state().writer.unwrap().is_claimed());
@@ -85,8 +77,7 @@ fn release_until_a_time_claims_a_grant_and_ends_the_caching() {
 
 #[test]
 fn release_until_a_time_too_far_ahead_is_refused() {
-    let mut lab = Lab::new();
-    lab.write("ann1").granted();
+    let mut lab = Lab::after("write ann1");
     let far = lab.now() + 1_000_000_000_001;
     lab.unchanged(|lab| lab.release_until("ann1", far)).refused_with("LOCKARGS");
 }

@@ -1,7 +1,7 @@
 //! The shapes of a lock, and how each call leads from one to another, on the fast paths and by the
 //! slow path alone.
 
-use super::fixture::{Answer, BLOCK, Lab, id, start};
+use super::fixture::{Answer, BLOCK, Expect, HERE, Lab, id, start};
 use super::request::Request;
 
 /// The calls that lead to each shape.
@@ -104,6 +104,22 @@ const WRITER_WAITS_BEHIND_ANN: &str =
 
 const REVOKED_READERS: &str = "i:0 i:1 r:ann r:bob read_min readers revoked_up_to";
 
+/// The fields of shapes that are rarer.
+const READER_WAITS_BEHIND_REVOKED: &str =
+    "q:cat readers_head readers_tail revoked_up_to ticket waiters writer";
+const WRITER_WAITS_BEHIND_TWO: &str = "fair_writers i:0 i:1 q:cat r:ann r:bob read_min readers \
+    ticket waiters writers_head writers_tail";
+const UPGRADER_WAITS: &str = "i:0 i:1 q:ann r:ann r:bob read_min readers upgrader waiters";
+const WRITER_WAITS_BEHIND_EVE: &str =
+    "fair_writers i:0 q:cat r:eve read_min readers ticket waiters writers_head writers_tail";
+const REVOKED_READERS_AND_NEW: &str =
+    "i:0 i:1 i:2 r:ann r:bob r:new read_min readers revoked_up_to";
+const REVOKED_READERS_AND_EVE: &str = "i:0 i:1 r:bob r:eve read_min readers revoked_up_to";
+const READER_WAITS: &str = "q:new readers_head readers_tail ticket waiters writer";
+const CACHED_READER_AND_EVE: &str = "cached_readers i:0 i:1 r:ann r:eve read_min readers";
+const BOTH_WAIT_BEHIND_BOB: &str = "fair_writers i:0 q:cat q:dan r:bob read_min readers \
+    readers_head readers_tail ticket waiters writers_head writers_tail";
+
 const FREE: &[Row] = &[
     (NONE, "write new", "granted", "W0", ""),
     (NONE, "read new", "granted", "R0", ""),
@@ -186,13 +202,7 @@ const WRITER: &[Row] = &[
     (W_REVOKED, "force", "forced", "F", ""),
     // A raised token is newer than what is revoked.
     (W_REVOKED, "raise ann", "raised", "Q", "revoked_up_to writer"),
-    (
-        W_REVOKED,
-        "wait_read cat",
-        "queued",
-        "Q",
-        "q:cat readers_head readers_tail revoked_up_to ticket waiters writer",
-    ),
+    (W_REVOKED, "wait_read cat", "queued", "Q", READER_WAITS_BEHIND_REVOKED),
     (W_DEAD, "write new", "granted", "W0", ""),
     (W_DEAD, "read new", "granted", "R0", ""),
     (W_DEAD, "wait_write new", "granted", "W0", ""),
@@ -269,20 +279,8 @@ const READERS: &[Row] = &[
     (S, "accept_transfer bob", "granted", "S0", "i:0 i:1 r:ann r:eve"),
     (S, "grant_waiters", "done", "S0", "i:0 i:1 r:ann r:bob"),
     (S, "holds bob", "reads", "S0", "i:0 i:1 r:ann r:bob"),
-    (
-        S,
-        "wait_write cat",
-        "queued",
-        "Q",
-        "fair_writers i:0 i:1 q:cat r:ann r:bob read_min readers ticket waiters writers_head writers_tail",
-    ),
-    (
-        S,
-        "wait_upgrade ann",
-        "queued",
-        "Q",
-        "i:0 i:1 q:ann r:ann r:bob read_min readers upgrader waiters",
-    ),
+    (S, "wait_write cat", "queued", "Q", WRITER_WAITS_BEHIND_TWO),
+    (S, "wait_upgrade ann", "queued", "Q", UPGRADER_WAITS),
     (S_LONG, "release bob", "released", "S1", "i:0 r:ann"),
     (S_LONG, "read new", "granted", "S1", "i:0 i:1 i:2 r:ann r:bob r:new"),
     (S_LONG, "accept_transfer bob", "granted", "S1", "i:0 i:1 r:ann r:eve"),
@@ -327,23 +325,10 @@ const QUEUE: &[Row] = &[
     (Q_WRITER_READER, "release cat", "left_queue", "Q", "ticket writer"),
     (Q_READER, "release ann", "released", "Q", "ticket writer"),
     (Q_READER, "release cat", "left_queue", "S2", "i:0 r:ann ticket"),
-    (
-        Q_READER,
-        "accept_transfer ann",
-        "granted",
-        "Q",
-        "fair_writers i:0 q:cat r:eve read_min readers ticket waiters writers_head writers_tail",
-    ),
+    (Q_READER, "accept_transfer ann", "granted", "Q", WRITER_WAITS_BEHIND_EVE),
     (Q_READER, "upgrade ann", "granted", "Q", WRITER_WAITS),
     (Q_READERS, "release cat", "left_queue", "S2", "i:0 i:1 i:2 r:ann r:bob r:dan ticket"),
-    (
-        Q_READERS,
-        "release ann",
-        "released",
-        "Q",
-        "fair_writers i:0 q:cat q:dan r:bob read_min readers readers_head readers_tail ticket waiters \
-         writers_head writers_tail",
-    ),
+    (Q_READERS, "release ann", "released", "Q", BOTH_WAIT_BEHIND_BOB),
     (Q_LONE_WRITER, "release ann", "released", "F", ""),
     (Q_LONE_WRITER, "renew ann", "renewed", "Q", "ticket writer"),
     (Q_LONE_WRITER, "downgrade ann", "granted", "S2", "i:0 r:ann ticket"),
@@ -365,20 +350,8 @@ const QUEUE: &[Row] = &[
     (Q_RAISED, "accept_transfer ann", "granted", "Q", "writer"),
     (Q_REVOKED, "renew ann", "revoked", "Q", REVOKED_READERS),
     (Q_REVOKED, "release ann", "released", "Q", "i:0 r:bob read_min readers revoked_up_to"),
-    (
-        Q_REVOKED,
-        "read new",
-        "granted",
-        "Q",
-        "i:0 i:1 i:2 r:ann r:bob r:new read_min readers revoked_up_to",
-    ),
-    (
-        Q_REVOKED,
-        "accept_transfer ann",
-        "granted",
-        "Q",
-        "i:0 i:1 r:bob r:eve read_min readers revoked_up_to",
-    ),
+    (Q_REVOKED, "read new", "granted", "Q", REVOKED_READERS_AND_NEW),
+    (Q_REVOKED, "accept_transfer ann", "granted", "Q", REVOKED_READERS_AND_EVE),
     (Q_REVOKED, "force", "forced", "F", ""),
     (Q_UPGRADER, "release bob", "released", "Q", "writer"),
     (Q_UPGRADER, "release ann", "released", "S0", "i:0 r:bob"),
@@ -391,13 +364,7 @@ const CACHED: &[Row] = &[
     (W_CACHED, "write new", "recalling", "W0", ""),
     (W_CACHED, "read new", "recalling", "W0", ""),
     (W_CACHED, "write ann", "granted", "W0", ""),
-    (
-        W_CACHED,
-        "wait_read new",
-        "queued",
-        "Q",
-        "q:new readers_head readers_tail ticket waiters writer",
-    ),
+    (W_CACHED, "wait_read new", "queued", "Q", READER_WAITS),
     (W_CACHED, "renew ann", "renewed", "W0", ""),
     (W_CACHED, "extend ann", "renewed", "W1", ""),
     (W_CACHED, "downgrade ann", "granted", "R0", ""),
@@ -425,13 +392,7 @@ const CACHED: &[Row] = &[
     (Q_CACHED, "renew ann", "renewed", "S0", "i:0 i:1 r:ann r:bob"),
     (Q_CACHED, "release ann", "released", "S0", "i:0 r:bob"),
     (Q_CACHED, "release bob", "released", "Q", "cached_readers i:0 r:ann read_min readers"),
-    (
-        Q_CACHED,
-        "accept_transfer bob",
-        "granted",
-        "Q",
-        "cached_readers i:0 i:1 r:ann r:eve read_min readers",
-    ),
+    (Q_CACHED, "accept_transfer bob", "granted", "Q", CACHED_READER_AND_EVE),
     (Q_CACHED, "force", "forced", "F", ""),
 ];
 
@@ -540,18 +501,51 @@ pub fn follow(lab: &mut Lab, calls: &str) {
     }
 }
 
+impl Lab {
+    /// A new lock after these calls.
+    #[track_caller]
+    pub fn after(calls: &str) -> Lab {
+        let mut lab = Lab::new();
+        lab.run(calls);
+        lab
+    }
+
+    /// Makes calls, which must not fail. Tries must be granted, and waits must be queued.
+    #[track_caller]
+    pub fn run(&mut self, calls: &str) {
+        for call in calls.split(", ") {
+            if let Some(ms) = call.strip_prefix("pass ") {
+                self.pass(ms.parse().unwrap());
+                continue;
+            }
+            let answer = make(self, call);
+            match call.split([' ', '/']).next() {
+                Some("read" | "write" | "cached_read" | "cached_write") => {
+                    assert_eq!(answer.status(), "granted", "{call}");
+                }
+                Some(wait) if wait.starts_with("wait_") || wait.starts_with("subscribed_") => {
+                    assert_eq!(answer.status(), "queued", "{call}");
+                }
+                _ => drop(answer.unwrap()),
+            }
+        }
+    }
+}
+
 /// A token later than that of any holder.
 const ANY: u64 = 1 << 53;
 
 pub fn make(lab: &mut Lab, call: &str) -> Answer {
     let (call, name) = call.split_once(' ').unwrap_or((call, ""));
-    // A lease of its own, in ms: `write/100 ann`.
-    if let Some((call, lease)) = call.split_once('/') {
-        let lease = lease.parse().unwrap();
+    // A lease of its own, in ms, or a time to live in the queue: `write/100 ann`.
+    if let Some((call, ms)) = call.split_once('/') {
+        let ms = ms.parse().unwrap();
         return match call {
-            "write" => lab.request(&Request::write(name).lease(lease)),
-            "read" => lab.request(&Request::read(name).lease(lease)),
-            "renew" => lab.renew(name, lease),
+            "write" => lab.request(&Request::write(name).lease(ms)),
+            "read" => lab.request(&Request::read(name).lease(ms)),
+            "wait_write" => lab.request(&Request::write(name).waiting().ttl(ms)),
+            "wait_read" => lab.request(&Request::read(name).waiting().ttl(ms)),
+            "renew" => lab.renew(name, ms),
             _ => panic!("{call}"),
         };
     }
@@ -562,6 +556,8 @@ pub fn make(lab: &mut Lab, call: &str) -> Answer {
         "cached_read" => Request::read(name).cached(BLOCK),
         "wait_write" => Request::write(name).waiting(),
         "wait_read" => Request::read(name).waiting(),
+        "subscribed_write" => Request::write(name).waiting().subscribed(HERE),
+        "subscribed_read" => Request::read(name).waiting().subscribed(HERE),
         "long_write" => Request::write(name).lease(60_000),
         "long_read" => Request::read(name).lease(60_000),
         "soft_write" => Request::write(name).trying(),

@@ -32,37 +32,24 @@ impl Users {
             let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..300_000)));
             let timeout = Duration::from_millis(rng.u64(20..6_000));
             let used = CachedUse { handle, lock, since: self.book.now() };
-            match rng.u8(0..12) {
-                0 => {
-                    let request = handle.try_read();
-                    if let Some(guard) = self.tried(lock, LockMode::Read, wait_limit, request).await
-                    {
-                        self.check_contact(used);
-                        self.read_cached(rng, used, guard).await;
-                    }
+            let choice = rng.u8(0..12);
+            if matches!(choice, 0 | 2..8) {
+                let guard = match choice {
+                    0 => self.tried(lock, LockMode::Read, wait_limit, handle.try_read()).await,
+                    _ => self.asked(&[lock], wait_limit, handle.read().timeout(timeout)).await,
+                };
+                if let Some(guard) = guard {
+                    self.check_contact(used);
+                    self.read_cached(rng, used, guard).await;
                 }
-                1 => {
-                    let request = handle.try_write();
-                    if let Some(guard) =
-                        self.tried(lock, LockMode::Write, wait_limit, request).await
-                    {
-                        self.check_contact(used);
-                        self.write_cached(rng, used, guard).await;
-                    }
-                }
-                2..8 => {
-                    let request = handle.read().timeout(timeout);
-                    if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
-                        self.check_contact(used);
-                        self.read_cached(rng, used, guard).await;
-                    }
-                }
-                _ => {
-                    let request = handle.write().timeout(timeout);
-                    if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
-                        self.check_contact(used);
-                        self.write_cached(rng, used, guard).await;
-                    }
+            } else {
+                let guard = match choice {
+                    1 => self.tried(lock, LockMode::Write, wait_limit, handle.try_write()).await,
+                    _ => self.asked(&[lock], wait_limit, handle.write().timeout(timeout)).await,
+                };
+                if let Some(guard) = guard {
+                    self.check_contact(used);
+                    self.write_cached(rng, used, guard).await;
                 }
             }
             let pause = [1, 1_000, 30_000, 400_000][rng.usize(0..4)];
@@ -111,15 +98,11 @@ impl Users {
         watch: LeaseWatcher,
     ) -> (u64, LeaseWatcher) {
         let local = handle.cache_status();
-        if local.hold.is_some() {
-            self.census.count("granted by a cached lease");
-        }
+        self.census.count_if("granted by a cached lease", local.hold.is_some());
         if local.uncached_reason.is_some() {
             self.census.count("a cached lock was plain for a while");
         }
-        if local.waiting > 0 {
-            self.census.count("local requests waited");
-        }
+        self.census.count_if("local requests waited", local.waiting > 0);
         let token = watch.fencing_token().get();
         let claim = Claim { is_shared: true, ..self.claim(lock, mode, token, since) };
         self.book.check_token(&claim);

@@ -12,6 +12,12 @@ impl Census {
         *self.0.lock().unwrap().entry(name).or_default() += 1;
     }
 
+    pub fn count_if(&self, name: &'static str, is_so: bool) {
+        if is_so {
+            self.count(name);
+        }
+    }
+
     pub fn count_many(&self, name: &'static str, count: u64) {
         *self.0.lock().unwrap().entry(name).or_default() += count;
     }

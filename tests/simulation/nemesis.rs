@@ -94,9 +94,7 @@ impl Nemesis {
             *offset = rng.i64(-plan.skew_ms()..=plan.skew_ms());
             engine.faults().set_clock(server, *offset);
         }
-        if plan.has(Fault::Skew) {
-            census.count(Fault::Skew.name());
-        }
+        census.count_if(Fault::Skew.name(), plan.has(Fault::Skew));
         Nemesis {
             plan: plan.clone(),
             rng,

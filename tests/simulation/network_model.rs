@@ -142,9 +142,7 @@ impl Inner {
 
     fn strikes(&mut self, fault: Fault) -> bool {
         let strikes = self.faults.contains(&fault) && self.rng.f64() < self.odds;
-        if strikes {
-            self.census.count(fault.name());
-        }
+        self.census.count_if(fault.name(), strikes);
         strikes
     }
 

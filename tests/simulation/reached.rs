@@ -47,12 +47,8 @@ fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
 pub fn by_change(census: &Census, step: &Step<'_>) {
     let Some(before) = step.before else { return };
     let (after, now, id) = (step.after, step.after.now, step.id());
-    if step.has_more_work() {
-        census.count("work was left over");
-    }
-    if step.script == "grant_waiters" {
-        census.count("went on with what was left over");
-    }
+    census.count_if("work was left over", step.has_more_work());
+    census.count_if("went on with what was left over", step.script == "grant_waiters");
     if after.number("reader_phase") > before.number("reader_phase") {
         census.count("a phase was closed");
     }
@@ -60,9 +56,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     if sweeps.iter().all(Option::is_some) && sweeps[0] != sweeps[1] {
         census.count("a sweep was continued");
     }
-    if after.lapsed != before.lapsed && !after.lapsed.is_empty() {
-        census.count("a claim lapsed");
-    }
+    census.count_if("a claim lapsed", after.lapsed != before.lapsed && !after.lapsed.is_empty());
     let mut dead_readers = before.readers.values().filter(|reader| reader.deadline <= now);
     if dead_readers.any(|dead| dead.id != id && !after.readers.contains_key(&dead.id)) {
         census.count("a dead reader was swept away");
@@ -104,9 +98,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
         if had.is_some_and(|had| had.writes) && has.is_some_and(|has| !has.writes) {
             census.count("a renewal repeated a lost downgrade");
         }
-        if step.status() == "other" {
-            census.count("a renewal named another token");
-        }
+        census.count_if("a renewal named another token", step.status() == "other");
     }
     if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
         census.count("a downgrade came after the next upgrade");
@@ -117,9 +109,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     let came_back = step.ticket().is_some() && !before.waiters.contains_key(id);
     if came_back && let Some(entry) = after.waiters.get(id) {
         census.count("a waiter was put back");
-        if entry.next != "-" {
-            census.count("a waiter was put back in ticket order");
-        }
+        census.count_if("a waiter was put back in ticket order", entry.next != "-");
     }
     if had.is_some()
         && step.script == "release"

@@ -437,9 +437,7 @@ impl Users {
         let longest = [300, 20_000, 400_000, 2_500_000][rng.usize(0..4)];
         for _ in 0..rng.u8(1..4) {
             self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
-            if !lease.is_held() {
-                self.census.count("a lease was lost");
-            }
+            self.census.count_if("a lease was lost", !lease.is_held());
             if writes {
                 self.book.write(number);
             }
@@ -490,9 +488,7 @@ impl Users {
 
     pub fn drops(&self, rng: &mut Rng) -> bool {
         let drops = self.plan.has(Fault::Drop) && rng.u8(0..3) == 0;
-        if drops {
-            self.census.count(Fault::Drop.name());
-        }
+        self.census.count_if(Fault::Drop.name(), drops);
         drops
     }
 

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Bench, cached, plain, warm};
-use crate::fixture::{MS, SECOND, client, engine};
+use crate::fixture::{MS, SECOND, client, engine, in_task};
 
 #[tokio::test(start_paused = true)]
 async fn uncached_request_of_the_same_client_recalls_the_cached_lease() {
@@ -175,10 +175,7 @@ async fn cached_request_cancelled_keeps_the_queue_position_of_its_client() {
 async fn cached_grants_in_a_loop_let_other_tasks_run() {
     let Bench { lock, .. } = Bench::warm(LockMode::Read).await;
     let runs = Arc::new(AtomicBool::new(false));
-    tokio::spawn({
-        let runs = runs.clone();
-        async move { runs.store(true, Ordering::SeqCst) }
-    });
+    in_task(&runs, |runs| async move { runs.store(true, Ordering::SeqCst) });
     for _ in 0..1_000 {
         drop(lock.read().await.unwrap());
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rwlease::{ErrorKind, LockMode, RenewalPolicy, RwLock, WriteGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::fixture::{MS, SECOND, client, engine};
+use crate::fixture::{MS, SECOND, client, engine, in_task};
 
 /// The time until the lock can be acquired.
 async fn time_until_free(lock: &RwLock) -> Duration {
@@ -72,10 +72,7 @@ async fn at_least_lock_is_granted_to_a_waiter_when_its_time_ends() {
     let engine = engine();
     let lock = client(&engine).await.rwlock("waiter").unwrap();
     let guard = take(&lock, 2 * SECOND).await;
-    let next = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().at_least(3 * SECOND).await }
-    });
+    let next = in_task(&lock, |lock| async move { lock.write().at_least(3 * SECOND).await });
     sleep(200 * MS).await;
     let began = Instant::now();
     assert!(guard.release().await.unwrap().was_held());

@@ -39,6 +39,15 @@ impl Pair {
         Pair { _server: server, proxy, first, next }
     }
 
+    /// Lets the next client begin to wait, and then delays the replies to the first one.
+    async fn slow_down(&self, delay: Duration) {
+        sleep(Duration::from_millis(1)).await;
+        if !delay.is_zero() {
+            sleep(Duration::from_millis(100)).await;
+            self.proxy.replies(ProxyFlow::Slow(delay));
+        }
+    }
+
     /// Gives back while `next` waits, and checks the observers once it has the lock.
     async fn hand_over<N: Send + 'static, R: Send + 'static>(
         &self,
@@ -48,11 +57,7 @@ impl Pair {
         delay: Duration,
     ) -> N {
         let next = tokio::spawn(next);
-        sleep(Duration::from_millis(1)).await;
-        if !delay.is_zero() {
-            sleep(Duration::from_millis(100)).await;
-            self.proxy.replies(ProxyFlow::Slow(delay));
-        }
+        self.slow_down(delay).await;
         let given = tokio::spawn(give_back);
         let granted = next.await.unwrap();
         observers.iter().for_each(check_ended);
@@ -141,21 +146,15 @@ async fn downgrade_shows_a_read_before_the_next_grant() {
         let observer = held.clone();
         let lock = pair.next.rwlock("downgrade").unwrap();
         let next = tokio::spawn(async move { lock.read().await.unwrap() });
-        sleep(Duration::from_millis(1)).await;
-        if !delay.is_zero() {
-            sleep(Duration::from_millis(100)).await;
-            pair.proxy.replies(ProxyFlow::Slow(delay));
-        }
+        pair.slow_down(delay).await;
         let downgraded = tokio::spawn(held.downgrade());
         let reading = next.await.unwrap();
         assert_eq!(observer.mode(), Some(LockMode::Read));
         assert!(observer.is_held());
         pair.proxy.heal();
         let held = downgraded.await.unwrap().unwrap();
-        assert_eq!(
-            (held.mode(), held.fencing_token().get()),
-            (Some(LockMode::Read), observer.fencing_token().map_or(0, u64::from))
-        );
+        assert_eq!(held.mode(), Some(LockMode::Read));
+        assert_eq!(Some(held.fencing_token()), observer.fencing_token());
         let _ = reading.release().await.unwrap();
         let _ = held.release().await.unwrap();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rwlease::{ErrorKind, RenewalPolicy};
 
-use crate::fixture::{Bench, eventually, soon};
+use crate::fixture::{Bench, eventually, in_task, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_returns_the_output_and_releases_the_lock() {
@@ -18,36 +18,24 @@ async fn run_returns_the_output_and_releases_the_lock() {
         .run_while_held(async |lease| {
             log.push("write");
             assert!(lease.is_held());
-            lease.fencing_token().map_or(0, u64::from)
+            lease.fencing_token()
         })
         .await
         .unwrap();
     assert!(bench.record("run").await.is_free());
-    let later = lock
-        .read()
-        .run_while_held(async |lease| lease.fencing_token().map_or(0, u64::from))
-        .await
-        .unwrap();
+    let later = lock.read().run_while_held(async |lease| lease.fencing_token()).await.unwrap();
     assert!(later > token);
     let reentrant = bench.locks.reentrant_owner();
     let nested = reentrant.write(&lock).run_while_held(async |outer| {
-        let inner = reentrant
-            .read(&lock)
-            .run_while_held(async |inner| inner.fencing_token().map_or(0, u64::from))
-            .await;
-        inner.unwrap() == outer.fencing_token().map_or(0, u64::from)
+        let inner = reentrant.read(&lock).run_while_held(async |inner| inner.fencing_token());
+        inner.await.unwrap() == outer.fencing_token()
     });
     assert!(nested.await.unwrap());
     assert_eq!(log, ["write"]);
     assert!(bench.record("run").await.is_free());
     // And in a task.
-    let spawned = tokio::spawn({
-        let lock = lock.clone();
-        async move {
-            lock.write()
-                .run_while_held(async |lease| lease.fencing_token().map_or(0, u64::from))
-                .await
-        }
+    let spawned = in_task(&lock, |lock| async move {
+        lock.write().run_while_held(async |lease| lease.fencing_token()).await
     });
     assert!(spawned.await.unwrap().unwrap() > later);
 }
@@ -79,9 +67,8 @@ async fn run_is_cancelled_when_the_lease_is_lost() {
 async fn run_that_panics_or_is_dropped_releases() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("panics").unwrap();
-    let panicking = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().run_while_held(async |_| panic!("as the test wants")).await }
+    let panicking = in_task(&lock, |lock| async move {
+        lock.write().run_while_held(async |_| panic!("as the test wants")).await
     });
     assert!(panicking.await.unwrap_err().is_panic());
     eventually("all is free", || async { bench.record("panics").await.is_free() }).await;

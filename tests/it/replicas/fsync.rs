@@ -6,11 +6,12 @@ use rwlease::{Client, ErrorKind, Fsync, LeaseState, Redlock, RwLock};
 use testkit::{ConnectBuilder, ServerSettings, StandaloneServer, connect, wait_renewed};
 
 use super::LEASE;
-use crate::fixture::{Record, eventually, soon};
+use crate::fixture::{Record, eventually, in_task, soon};
 
-/// Settings under which a server never writes its file to disk by itself.
-fn never_on_disk() -> ServerSettings {
-    ServerSettings::default().line("appendonly yes").line("appendfsync no")
+/// Settings of a server that writes its file to disk `always`, `everysec`, or never by itself
+/// (`no`).
+fn on_disk(appendfsync: &str) -> ServerSettings {
+    ServerSettings::default().line("appendonly yes").line(format!("appendfsync {appendfsync}"))
 }
 
 async fn set(server: &StandaloneServer, setting: &str) {
@@ -39,7 +40,7 @@ async fn stage(settings: ServerSettings) -> Option<(StandaloneServer, RwLock)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_with_fsync_counts_only_when_the_master_has_it_on_disk() {
-    let Some((server, lock)) = stage(never_on_disk()).await else { return };
+    let Some((server, lock)) = stage(on_disk("no")).await else { return };
     let error = lock.write().fsync(Fsync::Master).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("did not write its append-only file to disk"), "{error}");
@@ -52,9 +53,7 @@ async fn write_with_fsync_counts_only_when_the_master_has_it_on_disk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_with_fsync_counts_only_when_it_is_on_disk() {
-    let Some((server, lock)) = stage(never_on_disk().line("appendfsync always")).await else {
-        return;
-    };
+    let Some((server, lock)) = stage(on_disk("always")).await else { return };
     let held = lock.write().lease(2 * LEASE).fsync(Fsync::Master).await.unwrap();
     wait_renewed(&held, 4).await.unwrap();
     set(&server, "appendfsync no").await;
@@ -62,22 +61,10 @@ async fn renewal_with_fsync_counts_only_when_it_is_on_disk() {
     soon("the loss", held.ended()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn write_with_fsync_everysec_is_granted() {
-    let Some((_server, lock)) = stage(never_on_disk().line("appendfsync everysec")).await else {
-        return;
-    };
-    for _ in 0..3 {
-        let held = lock.write().fsync(Fsync::Master).await.unwrap();
-        let _ = held.release().await.unwrap();
-    }
-}
-
 /// The server writes its file to disk once a second, which is longer than the limit for calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_with_fsync_everysec_may_take_longer_than_the_call_timeout() {
-    let everysec = never_on_disk().line("appendfsync everysec");
-    let Some((server, _)) = stage(everysec).await else { return };
+    let Some((server, _)) = stage(on_disk("everysec")).await else { return };
     let settings = Client::builder().call_timeout(Duration::from_millis(100)).fsync(Fsync::Master);
     let lock = settings.connect_to(&[server.url()]).await.unwrap().rwlock("{b}").unwrap();
     let held = lock.write().await.unwrap();
@@ -91,8 +78,7 @@ async fn calls_with_fsync_everysec_may_take_longer_than_the_call_timeout() {
 /// As above, for requests that do not wait in a queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn tries_with_fsync_everysec_may_take_longer_than_the_call_timeout() {
-    let everysec = never_on_disk().line("appendfsync everysec");
-    let Some((server, _)) = stage(everysec).await else { return };
+    let Some((server, _)) = stage(on_disk("everysec")).await else { return };
     let settings = Client::builder().call_timeout(Duration::from_millis(100)).fsync(Fsync::Master);
     let locks = settings.connect_to(&[server.url()]).await.unwrap();
     let lock = |name| locks.rwlock(name).unwrap();
@@ -113,8 +99,7 @@ async fn quorum_with_fsync_everysec_is_granted_within_the_default_member_timeout
     let mut members = Vec::new();
     let mut servers = Vec::new();
     for _ in 0..3 {
-        let everysec = never_on_disk().line("appendfsync everysec");
-        let Some((server, _)) = stage(everysec).await else { return };
+        let Some((server, _)) = stage(on_disk("everysec")).await else { return };
         let settings = Client::builder().fsync(Fsync::Master);
         members.push(settings.connect_to(&[server.url()]).await.unwrap());
         servers.push(server);
@@ -127,7 +112,7 @@ async fn quorum_with_fsync_everysec_is_granted_within_the_default_member_timeout
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fenced_write_with_fsync_counts_only_when_the_master_has_it_on_disk() {
-    let Some((server, _)) = stage(never_on_disk()).await else { return };
+    let Some((server, _)) = stage(on_disk("no")).await else { return };
     let lock = connect(&[server.url()]).await.unwrap().rwlock("{a}").unwrap();
     let held = lock.write().await.unwrap();
     let value = lock.fenced_value("{a}").unwrap();
@@ -144,14 +129,9 @@ async fn fenced_write_with_fsync_counts_only_when_the_master_has_it_on_disk() {
 /// The grant is pushed to the waiter, and its claim is confirmed.
 #[tokio::test(flavor = "multi_thread")]
 async fn pushed_grant_with_fsync_counts_only_when_it_is_on_disk() {
-    let Some((server, lock)) = stage(never_on_disk().line("appendfsync always")).await else {
-        return;
-    };
+    let Some((server, lock)) = stage(on_disk("always")).await else { return };
     let held = lock.write().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().fsync(Fsync::Master).await }
-    });
+    let waiting = in_task(&lock, |lock| async move { lock.write().fsync(Fsync::Master).await });
     eventually("it waits", async || Record::of(&server, "a").await.has_waiters()).await;
     set(&server, "appendfsync no").await;
     let _ = held.release().await.unwrap();
@@ -203,7 +183,7 @@ async fn fsync_with_the_least_rights_is_granted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fsync_of_the_client_applies_to_all_requests() {
-    let Some((server, _)) = stage(never_on_disk()).await else { return };
+    let Some((server, _)) = stage(on_disk("no")).await else { return };
     let settings = Client::builder().fsync(Fsync::Master);
     let locks = settings.connect_to(&[server.url()]).await.unwrap();
     let lock = locks.rwlock("b").unwrap();
@@ -215,9 +195,7 @@ async fn fsync_of_the_client_applies_to_all_requests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_with_fsync_is_held_after_a_restart_of_the_master() {
-    let Some((server, lock)) = stage(never_on_disk().line("appendfsync always")).await else {
-        return;
-    };
+    let Some((server, lock)) = stage(on_disk("always")).await else { return };
     let held = lock.write().fsync(Fsync::Master).await.unwrap();
     server.kill().unwrap();
     server.restart().await.unwrap();

@@ -18,15 +18,13 @@ struct Two {
 }
 
 impl Two {
-    async fn start(name: &str) -> Result<Two> {
+    /// `None` on servers without pushes.
+    async fn start(name: &str) -> Result<Option<Two>> {
         let cluster = Cluster::start().await?;
         let clients = [hearing(&cluster).await?, hearing(&cluster).await?];
-        Ok(Two {
-            holder: clients[0].rwlock(name)?,
-            waiter: clients[1].rwlock(name)?,
-            cluster,
-            _clients: clients,
-        })
+        let (holder, waiter) = (clients[0].rwlock(name)?, clients[1].rwlock(name)?);
+        let has_push = cluster.version().has_sharded_pubsub();
+        Ok(has_push.then_some(Two { holder, waiter, cluster, _clients: clients }))
     }
 
     async fn master(&self) -> Result<&Server> {
@@ -64,10 +62,7 @@ impl Two {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_granted_by_push_after_a_slot_move() -> Result {
-    let two = Two::start("moved").await?;
-    if !two.cluster.version().has_sharded_pubsub() {
-        return Ok(());
-    }
+    let Some(two) = Two::start("moved").await? else { return Ok(()) };
     let slot = two.holder.slot().get();
     for _ in 0..2 {
         let to = (two.cluster.master_of(slot).await? + 1) % 3;
@@ -78,10 +73,7 @@ async fn waiter_is_granted_by_push_after_a_slot_move() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_granted_by_push_after_a_failover() -> Result {
-    let two = Two::start("failed over").await?;
-    if !two.cluster.version().has_sharded_pubsub() {
-        return Ok(());
-    }
+    let Some(two) = Two::start("failed over").await? else { return Ok(()) };
     for _ in 0..2 {
         let master = two.cluster.master_of(two.holder.slot().get()).await?;
         let replica = two.cluster.replicas_of(master).await?[0];
@@ -92,10 +84,7 @@ async fn waiter_is_granted_by_push_after_a_failover() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_granted_by_push_after_a_connection_loss() -> Result {
-    let two = Two::start("cut").await?;
-    if !two.cluster.version().has_sharded_pubsub() {
-        return Ok(());
-    }
+    let Some(two) = Two::start("cut").await? else { return Ok(()) };
     for _ in 0..3 {
         let server = two.master().await?;
         two.through(async || {
@@ -111,10 +100,7 @@ async fn waiter_is_granted_by_push_after_a_connection_loss() -> Result {
 /// the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_is_granted_by_poll_after_a_release_during_a_slot_move() -> Result {
-    let two = Two::start("moving").await?;
-    if !two.cluster.version().has_sharded_pubsub() {
-        return Ok(());
-    }
+    let Some(two) = Two::start("moving").await? else { return Ok(()) };
     let slot = two.holder.slot().get();
     let to = (two.cluster.master_of(slot).await? + 1) % 3;
     let held = two.holder.write().await?;
@@ -134,10 +120,7 @@ async fn waiter_is_granted_by_poll_after_a_release_during_a_slot_move() -> Resul
 /// target too.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_queued_during_a_slot_move_subscribes_at_both_masters() -> Result {
-    let two = Two::start("both sides").await?;
-    if !two.cluster.version().has_sharded_pubsub() {
-        return Ok(());
-    }
+    let Some(two) = Two::start("both sides").await? else { return Ok(()) };
     let slot = two.holder.slot().get();
     let from = two.cluster.master_of(slot).await?;
     let target = (from + 1) % 3;

@@ -28,6 +28,14 @@ impl Bench {
         Bench { lab: Lab::new() }
     }
 
+    /// A semaphore of ten permits, of which ann holds so many.
+    #[track_caller]
+    pub fn with_ann(permits: u64) -> Bench {
+        let mut bench = Bench::new();
+        bench.take("ann1", permits).granted();
+        bench
+    }
+
     /// A bench without the fast paths.
     pub fn slow_path() -> Bench {
         let mut bench = Bench::new();

@@ -23,29 +23,21 @@ fn all_refused(lab: &mut Lab, code: &str) {
 
 #[test]
 fn a_lock_is_no_semaphore() {
-    let mut idle = Lab::new();
-    idle.write("ann1").granted();
-    idle.release("ann1").unwrap();
-    let mut written = Lab::new();
-    written.write("ann1").granted();
-    let mut read = Lab::new();
-    read.read("ann1").granted();
-    let mut shared = Lab::new();
-    shared.read("ann1").granted();
-    shared.read("bob1").granted();
-    let mut queue = Lab::new();
-    queue.write("bob1").granted();
-    queue.wait_write("ann1").queued();
-    for mut lab in [idle, written, read, shared, queue] {
-        all_refused(&mut lab, "LOCKTYPE");
+    for calls in [
+        "write ann1, release ann1",
+        "write ann1",
+        "read ann1",
+        "read ann1, read bob1",
+        "write bob1, wait_write ann1",
+    ] {
+        all_refused(&mut Lab::after(calls), "LOCKTYPE");
     }
 }
 
 #[test]
 fn a_semaphore_is_no_lock() {
     for waits in [false, true] {
-        let mut bench = Bench::new();
-        bench.take("ann1", 10).granted();
+        let mut bench = Bench::with_ann(10);
         if waits {
             bench.wait("bob1", 1).queued();
         }
@@ -77,21 +69,19 @@ fn a_semaphore_is_no_lock() {
 #[test]
 fn keys_of_other_kinds_are_left_alone() {
     let mut lab = Lab::new();
-    let key = lab.key().to_owned();
-    lab.command::<()>(redis::cmd("SET").arg(&key).arg("a string"));
+    lab.at_key::<()>("SET", &["a string"]);
     for (script, args) in calls() {
         lab.checked = false;
         lab.send(script, &args).refused_with("WRONGTYPE");
     }
-    lab.command::<()>(redis::cmd("DEL").arg(&key));
+    lab.at_key::<()>("DEL", &[]);
     lab.set_field("other", "1");
     all_refused(&mut lab, "LOCKTYPE");
 }
 
 #[test]
 fn semaphore_malformed_line_is_rejected() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 1).granted();
+    let mut bench = Bench::with_ann(1);
     let (fields, _) = bench.lab.look();
     let line = fields["s"].clone();
     let (head, tail) = line.split_at(45);
@@ -123,8 +113,7 @@ fn semaphore_malformed_line_is_rejected() {
 
 #[test]
 fn a_malformed_record_is_not_renewed() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 1).granted();
+    let mut bench = Bench::with_ann(1);
     let field = format!("r:{}", id("ann1"));
     let (fields, _) = bench.lab.look();
     let head = fields[&field][..30].to_owned();

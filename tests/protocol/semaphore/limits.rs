@@ -17,8 +17,7 @@ fn an_acquire_by_another_limit_is_told_the_one_that_stands() {
 
 #[test]
 fn the_limit_changes_only_from_the_one_that_is_expected() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     assert_eq!(told_limit(&bench.set_limit(9, 20)), 10);
     assert_eq!(bench.state().unwrap().limit, 10);
     assert_eq!(bench.set_limit(10, 20).status(), "set");
@@ -39,8 +38,7 @@ fn a_semaphore_that_is_not_there_is_made() {
 
 #[test]
 fn a_lower_limit_takes_nothing_from_anybody_and_grants_nothing_meanwhile() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 6).granted();
+    let mut bench = Bench::with_ann(6);
     bench.take("bob1", 4).granted();
     assert_eq!(bench.set_limit(10, 5).status(), "set");
     assert_eq!(bench.renew("ann1", 10_000).status(), "renewed");
@@ -52,8 +50,7 @@ fn a_lower_limit_takes_nothing_from_anybody_and_grants_nothing_meanwhile() {
 
 #[test]
 fn waiters_go_on_unless_they_want_more_than_there_will_be() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     let big = bench.wait("bob1", 6).queued();
     let small = bench.wait("cid1", 5).queued();
     bench.wait("dan1", 7).queued();
@@ -70,8 +67,7 @@ fn waiters_go_on_unless_they_want_more_than_there_will_be() {
 
 #[test]
 fn a_higher_limit_lets_waiters_in() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     bench.wait("bob1", 2).queued();
     bench.set_limit(10, 12).unwrap();
     assert_eq!(bench.held(), [(id("ann1"), 10), (id("bob1"), 2)].into());

@@ -99,8 +99,7 @@ fn renew_of_permits_by_another_token_changes_nothing() {
 
 #[test]
 fn release_of_enough_permits_grants_the_first_waiter() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     bench.wait("bob1", 4).queued();
     bench.release_permits("ann1", 7).unwrap();
     assert_eq!(bench.state().unwrap().queue, [id("bob1")], "three are not enough");
@@ -150,8 +149,7 @@ fn dead_holders_are_swept_a_few_in_a_call() {
 
 #[test]
 fn an_idle_key_goes_and_with_it_the_limit() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 1).granted();
+    let mut bench = Bench::with_ann(1);
     let life = bench.state().unwrap().life;
     assert_eq!(life, bench.lab.now() + 10_000 + GRACE);
     bench.release("ann1").unwrap();
@@ -164,8 +162,7 @@ fn an_idle_key_goes_and_with_it_the_limit() {
 
 #[test]
 fn the_life_of_a_long_lease_is_lowered_by_its_release() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 1).granted();
+    let mut bench = Bench::with_ann(1);
     bench.renew("ann1", KEEP * 10).unwrap();
     assert_eq!(bench.state().unwrap().life, bench.lab.now() + KEEP * 10 + GRACE + SLACK);
     bench.release("ann1").unwrap();
@@ -174,8 +171,7 @@ fn the_life_of_a_long_lease_is_lowered_by_its_release() {
 
 #[test]
 fn a_page_shows_the_holders_and_the_waiters() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 8).granted();
+    let mut bench = Bench::with_ann(8);
     bench.wait("bob1", 5).queued();
     let page = bench.inspect().unwrap();
     let numbers: Vec<u64> = (1..5).map(|at| page.number(at)).collect();

@@ -5,8 +5,7 @@ use super::bench::Bench;
 
 #[test]
 fn small_requests_do_not_pass_a_big_one() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 4).granted();
+    let mut bench = Bench::with_ann(4);
     bench.take("bob1", 4).granted();
     let big = bench.wait("cid1", 8).queued();
     let small = bench.wait("dan1", 1).queued();
@@ -21,8 +20,7 @@ fn small_requests_do_not_pass_a_big_one() {
 
 #[test]
 fn a_grant_out_of_the_queue_is_claimed_or_lapses() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     let ticket = bench.wait("bob1", 10).queued();
     bench.wait("bob2", 10).queued();
     bench.wait("cid1", 10).queued();
@@ -42,8 +40,7 @@ fn a_grant_out_of_the_queue_is_claimed_or_lapses() {
 
 #[test]
 fn a_poll_claims_and_a_release_leaves_the_queue() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     let ticket = bench.wait("bob1", 3).queued();
     bench.wait("cid1", 3).queued();
     assert_eq!(bench.release("cid1").status(), "left_queue");
@@ -58,8 +55,7 @@ fn a_poll_claims_and_a_release_leaves_the_queue() {
 
 #[test]
 fn a_renewal_beside_a_queue_lets_the_head_in_instead_of_the_dead() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 5).granted();
+    let mut bench = Bench::with_ann(5);
     bench.lab.pass(6_000);
     bench.take("bob1", 5).granted();
     bench.wait("cid1", 5).queued();
@@ -70,8 +66,7 @@ fn a_renewal_beside_a_queue_lets_the_head_in_instead_of_the_dead() {
 
 #[test]
 fn dead_waiters_are_passed_over() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     bench.wait("bob1", 10).queued();
     bench.lab.pass(4_000);
     bench.wait("cid1", 10).queued();
@@ -82,8 +77,7 @@ fn dead_waiters_are_passed_over() {
 
 #[test]
 fn a_full_queue_takes_no_more() {
-    let mut bench = Bench::new();
-    bench.take("ann1", 10).granted();
+    let mut bench = Bench::with_ann(10);
     bench.wait("bob1", 1).queued();
     let (bob, place) = (id("cid1"), "1000 5000 1 -");
     let args = [HERE, "0", &bob, "10000", "1", "10", TAG, place];
