@@ -85,7 +85,16 @@ impl Cluster {
             true => "CLUSTER GETSLOTMIGRATIONS",
             false => "CLUSTER MIGRATION STATUS ALL",
         };
-        let told: Vec<Value> = self.node(number).run_words(command).await?;
+        // After a failover a replica loads its master's data.
+        let limit = PollLimit::new(format!("node {number} to have its data"));
+        let told: Vec<Value> = loop {
+            match self.node(number).run_words(command).await {
+                Err(error) if error.to_string().contains("BusyLoading") => {
+                    limit.pause(error).await?;
+                }
+                told => break told?,
+            }
+        };
         Ok(told
             .iter()
             .filter_map(|told| Some((field(told, "operation")?, field(told, "state")?)))
