@@ -103,7 +103,10 @@ async fn list_held_and_waiting_filter_locks() -> Result {
     assert_eq!(listed(&[]).await?, ["free", "held", "permits", "wanted"]);
     assert_eq!(listed(&["--held"]).await?, ["held", "permits", "wanted"]);
     assert_eq!(listed(&["--waiting"]).await?, ["wanted"]);
+    assert_eq!(listed(&["h"]).await?, ["held"]);
     assert_eq!(listed(&["--held", "--waiting", "w"]).await?, ["wanted"]);
+    let none = tool.exits(&["list", "nothing"], 0).await?;
+    assert_eq!(none.out, "");
     drop((held, wanted, permit));
     drop(waiting.await);
     Ok(())
@@ -133,8 +136,7 @@ async fn list_with_a_dead_master_shows_the_others_and_exits_69() -> Result {
     assert!((1..30).contains(&expected.len()));
     let address = cluster.node(dead).address().to_string();
     cluster.node(dead).kill()?;
-    let ran = Tool::new(cluster.urls()).run(&["list", "--json"]).await?;
-    assert_eq!(ran.status, Some(69), "{ran:?}");
+    let ran = Tool::new(cluster.urls()).exits(&["list", "--json"], 69).await?;
     assert_eq!(names(&ran), expected, "{ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(ran.err.contains(&format!("the locks on {address} are not shown")), "{}", ran.err);
@@ -196,13 +198,11 @@ async fn status_and_refused_run_name_the_holder() -> Result {
         assert!(line.contains(&who), "{status}");
     }
     for timeout in ["0s", "200ms"] {
-        let ran = tool.run(&["run", "--timeout", timeout, "a", "--", "true"]).await?;
-        assert_eq!(ran.status, Some(75), "{ran:?}");
-        assert!(ran.err.contains(&who) && ran.err.contains("has written for"), "{ran:?}");
+        let ran = tool.exits(&["run", "--timeout", timeout, "a", "--", "true"], 75).await?;
+        ran.expect_err(&[&who, "has written for"]);
     }
-    let ran = tool.run(&["run", "--timeout", "0s", "--permits", "1/1", "s", "--", "true"]).await?;
-    assert_eq!(ran.status, Some(75), "{ran:?}");
-    assert!(ran.err.contains(&who) && ran.err.contains("has held permits for"), "{ran:?}");
+    let run = ["run", "--timeout", "0s", "--permits", "1/1", "s", "--", "true"];
+    tool.exits(&run, 75).await?.expect_err(&[&who, "has held permits for"]);
     drop((guard, permit));
     Ok(())
 }
@@ -216,9 +216,8 @@ async fn run_label_names_the_holder_and_queries_leave_no_record() -> Result {
     tool.run(&["list"]).await?;
     let keys: Vec<String> = server.run_words("KEYS rwlease:client:*").await?;
     assert_eq!(keys.len(), 1, "{keys:?}");
-    let wrong = tool.run(&["run", "--label", "two words", "b", "--", "true"]).await?;
-    assert_eq!(wrong.status, Some(64), "{wrong:?}");
-    assert!(wrong.err.contains("`label`"), "{wrong:?}");
+    let wrong = tool.exits(&["run", "--label", "two words", "b", "--", "true"], 64).await?;
+    wrong.expect_err(&["`label`"]);
     drop(running);
     Ok(())
 }

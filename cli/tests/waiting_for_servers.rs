@@ -2,18 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fixture::{LONG, Tool, alone};
+use crate::fixture::{Tool, alone};
 use testkit::{Result, StandaloneServer};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 #[tokio::test]
 async fn run_wait_for_servers_runs_after_a_late_start_and_prints_one_line() -> Result {
     let (server, tool) = alone().await?;
     server.kill()?;
     let began = Instant::now();
-    let at_once = tool.run(&["run", "a", "--", "echo", "ran"]).await?;
-    assert_eq!(at_once.status, Some(69), "{at_once:?}");
+    tool.exits(&["run", "a", "--", "echo", "ran"], 69).await?;
     assert!(began.elapsed() < Duration::from_secs(3));
     let run = tool.start(&["--wait-for-servers", "50s", "run", "a", "--", "echo", "ran"])?;
     sleep(Duration::from_secs(3)).await;
@@ -58,16 +56,15 @@ async fn run_at_risk_prints_one_line_an_episode_and_goes_on() -> Result {
     let script = "echo ready; sleep 11; echo done";
     let mut run = tool.start(&["run", "--lease", "6s", "a", "--", "sh", "-c", script])?;
     assert_eq!(run.line().await?, "ready");
-    let mut err = BufReader::new(run.err()?).lines();
     for _ in 0..2 {
         server.freeze()?;
-        let line = timeout(LONG, err.next_line()).await??.unwrap_or_default();
+        let line = run.err_line().await?;
         assert!(line.contains("no renewal of the lease succeeds; unless one does"), "{line}");
         server.thaw()?;
         sleep(Duration::from_secs(1)).await;
     }
     let ran = run.ended().await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "done\n"), "{ran:?}");
-    assert_eq!(err.next_line().await?, None);
+    assert_eq!(ran.err, "");
     Ok(())
 }

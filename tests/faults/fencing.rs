@@ -56,7 +56,7 @@ async fn fenced_value_accepts_no_stale_writer_while_its_slot_moves() -> Result {
 #[cfg(feature = "embedded")]
 #[tokio::test(flavor = "multi_thread")]
 async fn fencing_rounds_find_a_fault_of_the_script() -> Result {
-    let folder = std::env::temp_dir().join(format!("rwlease-fencing-{}", std::process::id()));
+    let folder = testkit::TempFolder::new("fencing")?;
     copy_scripts(&testkit::find_in_project("lua").expect("the scripts"), &folder)?;
     let file = folder.join("lib/fenced_writer.lua");
     let text = std::fs::read_to_string(&file)?;
@@ -67,7 +67,6 @@ async fn fencing_rounds_find_a_fault_of_the_script() -> Result {
     let connect =
         async || Client::builder().scripts_from(&folder).unwrap().connect_embedded(&engine).await;
     let (one, other) = (connect().await?, connect().await?);
-    std::fs::remove_dir_all(&folder)?;
     let report = run_fencing_rounds([&one, &other], &RedisStore(&other), 64).await?;
     assert!(report.faults.iter().any(|fault| fault.contains("in place of")), "{report:?}");
     Ok(())

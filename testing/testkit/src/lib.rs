@@ -30,6 +30,7 @@ mod server;
 mod server_limit;
 mod slot_migration;
 mod standalone;
+mod temp_folder;
 mod waiters;
 mod watchdog;
 
@@ -62,5 +63,6 @@ pub use sentinels::{SentinelConfigForTest, SentinelDeployment};
 pub use server::{Certificates, Server, ServerSettings, Version, find_binary};
 pub use slot_migration::SlotMigration;
 pub use standalone::StandaloneServer;
+pub use temp_folder::TempFolder;
 pub use waiters::{is_subscribed_waiter, spawn_read, spawn_write, wait_for_waiters};
 pub use watchdog::{register_child, unregister_child};
