@@ -10,11 +10,8 @@ use testkit::{Cluster, ClusterConfig, PollLimit, Result, Server};
 
 async fn connect(server: &Server, label: &str) -> Result<Client> {
     let client = Client::builder().urls([server.url()]).label(label).connect().await?;
-    let limit = PollLimit::new("the record of the client");
     let words = format!("EXISTS rwlease:client:{}", client.client_id());
-    while server.run_words::<u64>(&words).await? == 0 {
-        limit.pause("none").await?;
-    }
+    PollLimit::new("the record of the client").until(|| server.run_words(&words)).await?;
     Ok(client)
 }
 

@@ -248,17 +248,14 @@ mod partition {
     /// Waits until every replica has what was written before the PING, by any client.
     async fn replicated(compose: &Compose) -> Result {
         for number in compose.masters().await? {
-            let wait_limit = PollLimit::new("the replicas to have everything");
-            loop {
+            let has_everything = || async {
                 let mut wait = redis::pipe();
                 wait.cmd("PING").ignore().cmd("WAIT").arg(1).arg(1_000);
                 let mut connection = compose.node(number).connect().await?;
                 let (replicas,): (u64,) = wait.query_async(&mut connection).await?;
-                if replicas >= 1 {
-                    break;
-                }
-                wait_limit.pause("not yet").await?;
-            }
+                Ok(replicas >= 1)
+            };
+            PollLimit::new("the replicas to have everything").until(has_everything).await?;
         }
         Ok(())
     }

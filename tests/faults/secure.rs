@@ -205,13 +205,11 @@ async fn a_hand_off_is_pushed() -> Result {
     });
     let wait_limit = PollLimit::new("the waiter to be pushed to");
     let master = cluster.node(cluster.master_of(lock.slot().get()).await?);
-    loop {
+    let is_pushed_to = || async {
         let entries: Vec<String> = master.run_words("HVALS rwlease:pushed").await?;
-        if entries.iter().any(|entry| is_subscribed_waiter(entry)) {
-            break;
-        }
-        wait_limit.pause("it polls").await?;
-    }
+        Ok(entries.iter().any(|entry| is_subscribed_waiter(entry)))
+    };
+    wait_limit.until(is_pushed_to).await?;
     let _ = held.release().await?;
     drop(timeout(LONG / 2, waiting).await???);
     Ok(())

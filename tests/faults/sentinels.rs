@@ -121,9 +121,7 @@ async fn sentinel_client_with_one_sentinel_left_follows_a_failover() -> Result {
     let held = locks.rwlock("b")?.write().lease(LEASE).await?;
     let old = sentinels.master().await?;
     let wait_limit = PollLimit::new("the replica to have the lock");
-    while !sentinels.server(1 - old).run_words::<bool>("EXISTS rwlease:b").await? {
-        wait_limit.pause("it has not").await?;
-    }
+    wait_limit.until(|| sentinels.server(1 - old).run_words("EXISTS rwlease:b")).await?;
     sentinels.server(old).kill()?;
     sentinels.new_master(old).await?;
     sentinels.sentinel(1).kill()?;

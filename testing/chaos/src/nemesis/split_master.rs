@@ -62,15 +62,8 @@ pub async fn strike(scene: &mut Scene) -> Result {
         scene.cluster.node(number).run_words::<()>(&assign(master)).await?;
     }
     let wait_limit = PollLimit::new("the two to agree");
-    loop {
-        match lock.write().timeout(TIMEOUT).await {
-            Ok(guard) => {
-                let _ = guard.release().await?;
-                break;
-            }
-            Err(error) => wait_limit.pause(error).await?,
-        }
-    }
+    let write = || async { Ok(lock.write().timeout(TIMEOUT).await?) };
+    let _ = wait_limit.until_ok(write).await?.release().await?;
     scene.cluster.wait_for_agreement().await?;
     scene.fault("split master", at, Vec::new(), proof);
     Ok(())

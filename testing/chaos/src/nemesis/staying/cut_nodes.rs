@@ -52,9 +52,7 @@ pub async fn prepare(shape: &ClusterConfig) -> Result<Option<(Cluster, Props)>> 
 pub async fn strike(scene: &Scene) -> Result<Touched> {
     space(scene)?.drop_to_second_addr()?;
     let wait_limit = PollLimit::new("two masters to miss each other");
-    while let Err(error) = look_once(scene).await {
-        wait_limit.pause(error).await?;
-    }
+    wait_limit.until_ok(|| look_once(scene)).await?;
     Ok(Touched::default())
 }
 
@@ -62,12 +60,7 @@ pub async fn strike(scene: &Scene) -> Result<Touched> {
 /// third one for a moment.
 pub async fn look(scene: &Scene) -> Result<String> {
     let wait_limit = PollLimit::limited("only two masters to miss each other", LOOK);
-    loop {
-        match look_once(scene).await {
-            Ok(proof) => return Ok(proof),
-            Err(error) => wait_limit.pause(error).await?,
-        }
-    }
+    wait_limit.until_ok(|| look_once(scene)).await
 }
 
 async fn look_once(scene: &Scene) -> Result<String> {
