@@ -75,7 +75,7 @@ pub const NOT_FOUND: u8 = 127;
 const BY_SIGNAL: u8 = 128;
 
 /// An end without a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExitStatus(pub u8);
 
 impl ExitStatus {

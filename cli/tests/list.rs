@@ -15,6 +15,12 @@ async fn connect(server: &Server, label: &str) -> Result<Client> {
     Ok(client)
 }
 
+/// Masters that serve their slots while another one is away.
+async fn three_masters() -> Result<Cluster> {
+    let shape = ClusterConfig::of(3, 0).line("cluster-require-full-coverage no");
+    Cluster::start_with(shape).await
+}
+
 fn json(ran: &Ran) -> Vec<Value> {
     ran.out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
@@ -111,12 +117,7 @@ async fn list_held_and_waiting_filter_locks() -> Result {
 
 #[tokio::test]
 async fn list_with_a_dead_master_shows_the_others_and_exits_69() -> Result {
-    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
-    for node in 0..3 {
-        // The other masters would refuse all calls.
-        let words = "CONFIG SET cluster-require-full-coverage no";
-        cluster.node(node).run_words::<()>(words).await?;
-    }
+    let cluster = three_masters().await?;
     let client = Client::connect(cluster.urls()).await?;
     let mut guards = Vec::new();
     for number in 0..30 {
@@ -157,11 +158,7 @@ async fn list_skips_hashes_whose_names_no_lock_can_have() -> Result {
 
 #[tokio::test]
 async fn refused_run_while_the_record_of_the_holder_is_away_shows_its_id() -> Result {
-    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
-    for node in 0..3 {
-        let words = "CONFIG SET cluster-require-full-coverage no";
-        cluster.node(node).run_words::<()>(words).await?;
-    }
+    let cluster = three_masters().await?;
     let client = Client::connect(cluster.urls()).await?;
     let master = async |key: String| cluster.master_of(Slot::of(key).get()).await;
     let away = master(format!("rwlease:client:{}", client.client_id())).await?;

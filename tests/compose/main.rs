@@ -113,22 +113,15 @@ mod migration {
                 std::process::id(),
                 row.name
             ));
-            let mut run =
-                run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder).await?;
-            for _ in 1..TRIES {
-                if run.verdict.outcome() == Outcome::Void {
-                    println!("{}", run.report());
-                    run =
-                        run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder)
-                            .await?;
+            for attempt in 1..=TRIES {
+                let cluster = compose.as_cluster().await?;
+                let run = run_on(cluster, row, variant, row.smoke, seed, &folder).await?;
+                let (report, logs) = (run.report(), folder.display());
+                match run.verdict.outcome() {
+                    Outcome::Kept => break,
+                    Outcome::Void if attempt < TRIES => println!("{report}"),
+                    _ => return Err(Error::new(format!("seed {seed}, logs in {logs}: {report}"))),
                 }
-            }
-            if run.verdict.outcome() != Outcome::Kept {
-                let broken = run.report();
-                return Err(Error::new(format!(
-                    "seed {seed}, logs in {}: {broken}",
-                    folder.display()
-                )));
             }
             std::fs::remove_dir_all(folder)?;
         }

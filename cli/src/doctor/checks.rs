@@ -501,22 +501,6 @@ mod tests {
     }
 
     #[test]
-    fn node_that_hides_its_cluster_is_wrong() {
-        let with = |mode| Deployment {
-            is_cluster: false,
-            ..cluster_of(vec![master(1, with_info(&[("redis_mode", mode)]))])
-        };
-        let levels = |deployment: &Deployment| -> Vec<Severity> {
-            let facts = deployment.nodes[0].facts.as_ref().unwrap();
-            let found =
-                deployment_shape(deployment).into_iter().chain(hidden_cluster(deployment, facts));
-            found.map(|finding| finding.severity).collect()
-        };
-        assert_eq!(levels(&with("cluster")), [Severity::Error]);
-        assert_eq!(levels(&with("standalone")), [Severity::Info]);
-    }
-
-    #[test]
     fn expired_keys_deleted_at_once_are_noted() {
         let is_noted =
             |frees_lazily| expiry(&NodeFacts { frees_lazily, ..NodeFacts::default() }).is_some();

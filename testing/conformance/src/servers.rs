@@ -107,15 +107,7 @@ fn load(locks: &[&Client], name: &str) -> Result<Load> {
         tasks.push(tokio::spawn(async move {
             let mut turns = 0;
             while !stop.load(Ordering::Relaxed) {
-                if (number + turns) % 3 == 0 {
-                    let guard = lock.write().await?;
-                    inside.writes().await;
-                    let _ = guard.release().await?;
-                } else {
-                    let guard = lock.read().await?;
-                    inside.reads().await;
-                    let _ = guard.release().await?;
-                }
+                let _ = inside.takes(&lock, (number + turns) % 3 == 0).await?;
                 turns += 1;
             }
             Ok(turns)
