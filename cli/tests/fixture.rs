@@ -40,6 +40,20 @@ impl Ran {
         self
     }
 
+    /// With this output.
+    #[track_caller]
+    pub fn expect_output(self, status: i32, out: &str) -> Ran {
+        assert_eq!((self.status, &*self.out), (Some(status), out), "{self:?}");
+        self
+    }
+
+    /// With this many lines on standard error.
+    #[track_caller]
+    pub fn expect_err_lines(self, status: i32, count: usize) -> Ran {
+        assert_eq!((self.status, self.err.lines().count()), (Some(status), count), "{self:?}");
+        self
+    }
+
     /// Its output must have all of that.
     #[track_caller]
     pub fn expect_out(&self, parts: &[&str]) -> &Ran {

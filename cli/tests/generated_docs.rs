@@ -19,8 +19,7 @@ const COMMANDS: [&str; 10] = [
 #[tokio::test]
 async fn help_has_examples_and_exit_statuses() -> Result {
     let tool = Tool::new([""]);
-    let help = tool.run(&["--help"]).await?;
-    assert_eq!((help.status, help.err.as_str()), (Some(0), ""));
+    let help = tool.run(&["--help"]).await?.expect_err_lines(0, 0);
     assert!(!help.out.contains("RWLEASE_USER="), "values of the environment are private");
     for word in COMMANDS.iter().chain(&["RWLEASE_URL", "Examples:", "Exit status:"]) {
         assert!(help.out.contains(word), "{word}");
@@ -38,8 +37,7 @@ async fn help_has_examples_and_exit_statuses() -> Result {
         "SIGKILL if",
         "\n  128 + n  ",
     ]);
-    let none = tool.run(&[]).await?;
-    assert_eq!((none.status, none.out.as_str()), (Some(64), ""));
+    let none = tool.run(&[]).await?.expect_output(64, "");
     assert!(none.err.contains("Usage: rwlease"), "{none:?}");
     let version = tool.run(&["--version"]).await?;
     assert_eq!(version.out, format!("rwlease {}\n", env!("CARGO_PKG_VERSION")));
@@ -65,8 +63,8 @@ async fn documentation_lists_the_exit_statuses_of_the_help() -> Result {
 async fn scripts_writes_each_script_under_its_digest() -> Result {
     let parent = TempFolder::new("scripts")?;
     let folder = parent.join("new");
-    let ran = Tool::new([""]).run(&["scripts", &folder.to_string_lossy()]).await?;
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let ran =
+        Tool::new([""]).run(&["scripts", &folder.to_string_lossy()]).await?.expect_err_lines(0, 0);
     let scripts: Vec<_> = rwlease::scripts().collect();
     assert_eq!(ran.out.lines().count(), scripts.len());
     for script in scripts {

@@ -12,8 +12,7 @@ async fn run_after_revoke_gives_its_command_a_grace() -> Result {
     let mut run = tool.start(&["run", "--lease", "3s", "a", "--", "sh", "-c", script])?;
     assert_eq!(run.line().await?, "ready");
     tool.run(&["revoke", "a"]).await?;
-    let ran = run.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(79), "cleaned up\n"), "{ran:?}");
+    let ran = run.ended().await?.expect_output(79, "cleaned up\n");
     let why = "the lease was lost: it was revoked";
     assert!(ran.err.contains(why) && ran.err.contains("after SIGTERM"), "{ran:?}");
     Ok(())

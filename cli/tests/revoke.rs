@@ -9,8 +9,7 @@ use testkit::Result;
 async fn revoke_and_force_release_of_a_free_lock_succeed() -> Result {
     let (_server, tool) = alone().await?;
     for args in [&["revoke", "a"][..], &["release", "--force", "a"]] {
-        let ran = tool.run(args).await?;
-        assert_eq!((ran.status, ran.out.as_str()), (Some(0), "nobody holds a\n"));
+        tool.run(args).await?.expect_output(0, "nobody holds a\n");
     }
     Ok(())
 }

@@ -15,8 +15,7 @@ async fn run_exits_with_the_status_of_its_command() -> Result {
     for (script, status) in
         [("true", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
     {
-        let ran = tool.run(&["run", "a", "--", "sh", "-c", script]).await?;
-        assert_eq!((ran.status, ran.err.as_str()), (Some(status), ""), "{script}");
+        tool.run(&["run", "a", "--", "sh", "-c", script]).await?.expect_err_lines(status, 0);
     }
     tool.exits(&["run", "a", "--", "/no/such/command"], 127).await?;
     let ran = tool.exits(&["run", "a", "--", "/etc/passwd"], 126).await?;
@@ -79,8 +78,7 @@ async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
     tool.until("a", |status| status["waiter_count"] == 1).await?;
     tokio::time::sleep(TIMEOUT).await; // by now the timeout is over, and not for long
     let _ = guard.release().await?;
-    let ran = run.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(75), ""), "{ran:?}");
+    run.ended().await?.expect_output(75, "");
     assert_eq!(tool.status("a").await?["locked"], false);
     Ok(())
 }
@@ -128,8 +126,7 @@ async fn run_keeps_ignoring_signals_ignored_at_its_start() -> Result {
     let nohup = format!(
         "trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'"
     );
-    let ran = fixture::ran(tool.shell(&nohup)).await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
+    fixture::ran(tool.shell(&nohup)).await?.expect_output(0, "on\n");
     Ok(())
 }
 
@@ -147,8 +144,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
     let mut command = fixture::hearing("python3");
     command.args(["-c", BLOCKED, RWLEASE, "run", "a", "--", "sh", "-c", script]);
     command.env("RWLEASE_URL", server.url()).kill_on_drop(true);
-    let ran = fixture::ran(command).await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
+    fixture::ran(command).await?.expect_output(0, "on\n");
     Ok(())
 }
 
@@ -160,8 +156,7 @@ async fn run_terminated_while_it_waits_leaves_the_queue() -> Result {
     let waiter = tool.start(&["run", "a", "--", "echo", "never"])?;
     tool.until("a", |status| status["waiter_count"] == 1).await?;
     waiter.signal(Signal::TERM)?;
-    let ran = waiter.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(143), ""), "{ran:?}");
+    waiter.ended().await?.expect_output(143, "");
     assert_eq!(tool.status("a").await?["waiter_count"], 0);
     holder.signal(Signal::TERM)?;
     assert_eq!(holder.ended().await?.status, Some(143));
@@ -253,8 +248,7 @@ async fn run_accepts_a_lock_name_that_begins_with_a_hyphen() -> Result {
     let script = format!("exec {RWLEASE} list -- -");
     let ran = tool.run(&["run", "--lease", "9s", "--", "-x", "--", "sh", "-c", &script]).await?;
     assert!(ran.status == Some(0) && ran.out.contains("\n-x    write"), "{ran:?}");
-    let ran = tool.run(&["run", "a", "--", "echo", "--", "b"]).await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "-- b\n"), "{ran:?}");
+    tool.run(&["run", "a", "--", "echo", "--", "b"]).await?.expect_output(0, "-- b\n");
     Ok(())
 }
 
@@ -272,8 +266,7 @@ async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
         ("c", "--transfer", &*file),
         ("d", "--transfer", "script"),
     ] {
-        let ran = tool.run(&["run", way, lock, "--", name, "hello"]).await?;
-        assert_eq!((ran.status, ran.out.as_str()), (Some(0), "hello\n"), "{ran:?}");
+        tool.run(&["run", way, lock, "--", name, "hello"]).await?.expect_output(0, "hello\n");
     }
     Ok(())
 }

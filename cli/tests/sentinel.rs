@@ -13,13 +13,11 @@ async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
     .await?;
     let tool = Tool::new([sentinels.url()]);
     let told = tool.env("RWLEASE_SENTINEL_PASSWORD", "of-sentinels");
-    let held = told.run(&["run", "a", "--", "echo", "held"]).await?;
-    assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
+    told.run(&["run", "a", "--", "echo", "held"]).await?.expect_output(0, "held\n");
     let old = sentinels.master().await?;
     let new = sentinels.fail_over().await?;
     assert_ne!(old, new);
-    let held = told.run(&["run", "a", "--", "echo", "again"]).await?;
-    assert_eq!((held.status, held.out.as_str()), (Some(0), "again\n"), "{held:?}");
+    told.run(&["run", "a", "--", "echo", "again"]).await?.expect_output(0, "again\n");
 
     let looked = told.doctor(0).await?;
     let master = sentinels.server(new).address();
