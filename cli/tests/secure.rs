@@ -94,11 +94,3 @@ async fn password_with_commas_in_a_url_is_accepted() -> Result {
     Tool::new([server.url(), other.url()]).run(&["doctor"]).await?.expect_out(&["its own locks"]);
     Ok(())
 }
-
-#[tokio::test]
-async fn user_without_a_password_is_a_usage_error() -> Result {
-    let tool = Tool::new(["redis://127.0.0.1:1"]);
-    let ran = tool.exits(&["status", "--user", "locker", "a"], 64).await?;
-    ran.expect_err(&["RWLEASE_PASSWORD"]);
-    Ok(())
-}

@@ -41,6 +41,7 @@ async fn command_line_errors_exit_64_and_name_the_cause() -> Result {
         (&["completions", "csh"], "bash"),
         (&["man", "nothing"], "nothing"),
         (&["status", "a", "--tls-cert", "x"], "--tls-key"),
+        (&["status", "a", "--user", "locker"], "RWLEASE_PASSWORD"),
         (&["status", "a", "--redis", "redis://u:secret@x:y"], "`redis://u:***@x:y`"),
         (&["status", "a", "--redis", "redis://u@x"], "`user:password@`"),
         (&["doctor", "--redis", "http://x"], "invalid URL of a server `http://x`"),

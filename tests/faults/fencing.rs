@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::future::join;
 use rwlease::Client;
 use testkit::{
-    Cluster, ClusterConfig, ConnectBuilder, FencingReport, RedisStore, Result, StandaloneServer,
-    connect, round_count, run_fencing_rounds,
+    Cluster, ClusterConfig, ConnectBuilder, RedisStore, Result, StandaloneServer, connect,
+    round_count, run_fencing_rounds,
 };
 
 #[tokio::test(flavor = "multi_thread")]

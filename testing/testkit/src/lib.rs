@@ -45,7 +45,7 @@ pub use balancer::Balancer;
 pub use cluster::{Cluster, ClusterConfig};
 pub use cluster_nodes::{ClusterNodeEntry, ClusterNodes};
 pub use container::{Compose, Container, Network, engine_answers};
-pub use error::{Error, Result};
+pub use error::{Error, Result, error_chain};
 pub use exclusion_check::ExclusionCheck;
 pub use failover::FailoverMode;
 pub use fake::{ClientAct, Fake, ServerAct};

@@ -213,8 +213,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ProxyState {
-    /// Takes the trap if the request has its word. Returns whom to tell if the connection is to be
-    /// cut before the request.
+    /// Takes the trap if the request has its word. Returns the receiver of the notice if the
+    /// connection is to be cut before the request.
     fn spring_trap(&self, request: &[u8], doom: &CutSignal) -> Option<oneshot::Sender<()>> {
         let mut trap = locked(&self.trap);
         let word = &trap.as_ref()?.word;
