@@ -77,23 +77,22 @@ mod migration {
     use chaos::scorecard_rows::{Row, rows};
     use chaos::verdict::Outcome;
 
-    pub async fn locks_under_load_without_faults_keep_every_promise(
-        _: Backend,
-        compose: &Compose,
-    ) -> Result {
-        row(compose, "steady").await
+    /// Makes a test of each of these rows.
+    macro_rules! tests_of_rows {
+        ($($test:ident: $row:literal;)*) => {
+            $(
+                pub async fn $test(_: Backend, compose: &Compose) -> Result {
+                    row(compose, $row).await
+                }
+            )*
+        };
     }
 
-    pub async fn slots_move_key_by_key(_: Backend, compose: &Compose) -> Result {
-        row(compose, "moves").await
-    }
-
-    pub async fn two_masters_name_each_other(_: Backend, compose: &Compose) -> Result {
-        row(compose, "split-master").await
-    }
-
-    pub async fn scripts_are_forgotten(_: Backend, compose: &Compose) -> Result {
-        row(compose, "flush").await
+    tests_of_rows! {
+        locks_under_load_without_faults_keep_every_promise: "steady";
+        slots_move_key_by_key: "moves";
+        two_masters_name_each_other: "split-master";
+        scripts_are_forgotten: "flush";
     }
 
     async fn row(compose: &Compose, name: &str) -> Result {
