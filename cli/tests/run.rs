@@ -227,12 +227,8 @@ async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
     let url = server.url();
     let inner = format!("exec {RWLEASE} status --json a");
     for way in ["--write", "--transfer"] {
-        let ran = tool
-            .exits(
-                &["run", way, "--redis", &url, "--prefix", "mine:", "a", "--", "sh", "-c", &inner],
-                0,
-            )
-            .await?;
+        let run = ["run", way, "--redis", &url, "--prefix", "mine:", "a", "--", "sh", "-c", &inner];
+        let ran = tool.exits(&run, 0).await?;
         let status: serde_json::Value = serde_json::from_str(&ran.out)?;
         assert_eq!(status["locked"], true, "{status}");
     }

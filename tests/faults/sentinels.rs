@@ -143,17 +143,15 @@ async fn the_least_rights_at_sentinels_are_enough() -> Result {
         Client::builder().sentinel(sentinel.credentials(Credentials::new("locker", "PASSWORD")));
     let locks = backend().connect::<&str>(settings, &[]).await?;
     let wait_limit = PollLimit::new("the client to be subscribed");
-    loop {
+    let is_subscribed = || async {
         let mut subscribers = 0;
         for sentinel in sentinels.sentinels() {
             let clients: String = sentinel.run_words("CLIENT LIST").await?;
             subscribers += clients.lines().filter(|line| line.contains(" sub=1 ")).count();
         }
-        if subscribers == 2 {
-            break;
-        }
-        wait_limit.pause(format!("{subscribers} subscriptions")).await?;
-    }
+        Ok(subscribers == 2)
+    };
+    wait_limit.until(is_subscribed).await?;
     for sentinel in sentinels.sentinels() {
         // The right to set the library's name may be missing.
         let refused: redis::Value = sentinel.run_words("ACL LOG").await?;
