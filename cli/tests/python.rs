@@ -26,7 +26,8 @@ const COUNT: &str = "read -r n < \"$0\"; sleep 0.01; echo $((n + 1)) > \"$0\"";
 
 #[tokio::test]
 async fn python_client_passes_its_own_checks() -> Result {
-    finish(python("check.py")?).await
+    ran(python("check.py")?).await?.expect_status(0);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +110,7 @@ async fn keep_moving(cluster: &Cluster, done: &AtomicBool) -> Result<usize> {
 
 async fn count_by_command(tool: &Tool, file: &str) -> Result {
     for _ in 0..ROUNDS {
-        finish(tool.command(&["run", "--write", "shared", "--", "sh", "-c", COUNT, file])).await?;
+        tool.exits(&["run", "--write", "shared", "--", "sh", "-c", COUNT, file], 0).await?;
     }
     Ok(())
 }
@@ -117,7 +118,8 @@ async fn count_by_command(tool: &Tool, file: &str) -> Result {
 async fn count_in_python(cluster: &Cluster, scripts: &Path, file: &str) -> Result {
     let mut python = python("count.py")?;
     python.arg(cluster.node(0).url()).arg(scripts).args(["shared", file, &ROUNDS.to_string()]);
-    finish(python).await
+    ran(python).await?.expect_status(0);
+    Ok(())
 }
 
 /// A program of the example, with the redis-py that `make redis-py` fetches.
@@ -131,11 +133,6 @@ fn python(program: &str) -> Result<Command> {
     // `-B`: no folder of compiled files beside the sources.
     python.arg("-B").arg(program).env("PYTHONPATH", redis_py).kill_on_drop(true);
     Ok(python)
-}
-
-async fn finish(command: Command) -> Result {
-    let ran = ran(command).await?;
-    if ran.status == Some(0) { Ok(()) } else { Err(Error::new(format!("{ran:?}"))) }
 }
 
 /// What the example `scripts` of the library does.
