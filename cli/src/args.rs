@@ -278,7 +278,7 @@ pub struct StatusArgs {
 #[derive(clap::Args)]
 #[command(after_help = help_end(
     "Examples:\n  rwlease list order:\n  rwlease list --waiting --json | jq -r .name",
-    &exit::table(exit::OF_LIST),
+    &exit::table(exit::OF_LOCK),
 ))]
 pub struct ListArgs {
     /// Beginning of the names

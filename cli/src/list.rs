@@ -59,14 +59,9 @@ pub async fn list(servers: &ServerArgs, args: ListArgs) -> Result<ExitStatus, Cl
 }
 
 /// What the list lacks.
+#[derive(Default)]
 struct Report {
     exit: ExitStatus,
-}
-
-impl Default for Report {
-    fn default() -> Self {
-        Report { exit: ExitStatus::DONE }
-    }
 }
 
 impl Report {

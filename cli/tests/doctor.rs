@@ -1,6 +1,6 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::fixture::{Ran, Tool};
+use crate::fixture::Tool;
 use testkit::{Balancer, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer};
 
 #[tokio::test]
@@ -8,15 +8,13 @@ async fn doctor_of_a_healthy_cluster_finds_nothing() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 1).line("appendonly yes")).await?;
     let ran = Tool::new([cluster.node(3).url()]).doctor(0).await?;
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
-    for line in [
+    ran.expect_out(&[
         "a cluster of 2 masters and 2 replicas",
         "a lock was taken, handed over",
         "noeviction",
         "1 replica in step",
         "the nodes' clocks are at most",
-    ] {
-        assert!(ran.out.contains(line), "{line}: {}", ran.out);
-    }
+    ]);
     assert!(!ran.out.contains('\x1b'), "colour is for terminals");
     Ok(())
 }
@@ -31,25 +29,22 @@ async fn doctor_of_a_cluster_that_loses_locks_reports_each_fault() -> Result {
     let lines = |level| ran.out.lines().filter(|line| line.starts_with(level)).count();
     let counted = format!("{} wrong, {} warnings\n", lines("wrong "), lines("warning "));
     assert!(ran.out.ends_with(&counted), "what several nodes have counts once: {}", ran.out);
-    for line in [
+    ran.expect_out(&[
         "the memory policy allkeys-lru evicts locks",
         "has no replica",
         "a failover takes up to 37s",
         "keeps no log",
-    ] {
-        assert!(ran.out.contains(line), "{line}: {}", ran.out);
-    }
+    ]);
 
     for number in 0..2 {
         cluster.node(number).run_words::<()>("CONFIG SET maxmemory-policy noeviction").await?;
     }
-    assert_eq!(tool.run(&["doctor"]).await?.status, Some(0));
+    tool.doctor(0).await?;
 
     let master = cluster.master_of(7).await?;
     cluster.node(master).run_words::<()>("CLUSTER DELSLOTS 7").await?;
-    let ran = tool.run(&["doctor", "--redis", &cluster.node(master).url()]).await?;
-    assert_eq!(ran.status, Some(1));
-    assert!(ran.out.contains("nobody serves slot 7: locks in it"), "{}", ran.out);
+    let ran = tool.exits(&["doctor", "--redis", &cluster.node(master).url()], 1).await?;
+    ran.expect_out(&["nobody serves slot 7: locks in it"]);
     assert!(
         ran.out.contains("cluster in state") || ran.out.contains("in state `fail`"),
         "{}",
@@ -63,12 +58,8 @@ async fn doctor_with_a_dead_master_names_it() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let tool = Tool::new([cluster.node(0).url()]);
     cluster.node(1).kill()?;
-    let ran = tool.doctor(1).await?;
-    let away = cluster.node(1).address().to_string();
-    let told = |line: &str| {
-        line.starts_with("wrong") && line.contains(&away) && line.contains("cannot be queried")
-    };
-    assert!(ran.out.lines().any(told), "{}", ran.out);
+    let away = cluster.node(1).address();
+    tool.doctor(1).await?.expect_line("wrong", &[&away, "cannot be queried"]);
     Ok(())
 }
 
@@ -85,13 +76,10 @@ async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
         StandaloneServer::start_with(ServerSettings::default().line(poor).line(mute)).await?;
     let as_user =
         |user| Tool::new([server.url().replace("redis://", &format!("redis://{user}:p@"))]);
-    let ran = as_user("poor").run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
-    let told = |line: &str| line.starts_with("wrong") && line.contains("lacks");
-    assert!(ran.out.lines().any(told), "{}", ran.out);
-    let ran = as_user("mute").run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "locks work, slower: {ran:?}");
-    for right in [
+    as_user("poor").doctor(1).await?.expect_line("wrong", &["lacks"]);
+    // Locks work, slower.
+    let ran = as_user("mute").doctor(0).await?;
+    ran.expect_out(&[
         "+set",
         "+get",
         "+info",
@@ -101,22 +89,19 @@ async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
         "+spublish",
         "+scan",
         "cached locks",
-    ] {
-        assert!(ran.out.contains(right), "{right}: {}", ran.out);
-    }
+    ]);
     let fsync = match server.version().has_waitaof() {
         true => "a right for `--fsync`: give +waitaof",
         false => "does not serve WAITAOF, needed for `--fsync`",
     };
-    assert!(says(&ran, "note", &[fsync]), "{}", ran.out);
+    ran.expect_line("note", &[fsync]);
     // What tells nodes apart is queried in a cluster alone.
     let vague = "user vague on >p ~* &* +@all -cluster|myid -cluster|info";
     let cluster = Cluster::start_with(ClusterConfig::of(1, 0).line(vague)).await?;
     let url = cluster.node(0).url().replace("redis://", "redis://vague:p@");
     let ran = Tool::new([url]).doctor(0).await?;
     for right in ["+cluster|myid", "+cluster|info"] {
-        let told = |line: &str| line.starts_with("warning") && line.contains(right);
-        assert!(ran.out.lines().any(told), "{right}: {}", ran.out);
+        ran.expect_line("warning", &[right]);
     }
     Ok(())
 }
@@ -146,7 +131,7 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
     ] {
         at.run_words::<()>(&format!("ACL SETUSER locker {without}")).await?;
         let ran = tool.doctor(1).await?;
-        assert!(says(&ran, "wrong", &[&at.address(), told]), "{without}: {}", ran.out);
+        ran.expect_line("wrong", &[&at.address(), told]);
         assert!(!ran.out.contains("`rwlease doctor`"), "{without}: {}", ran.out);
         let given =
             "ACL SETUSER locker +asking +eval +evalsha +time +hset +cluster|slots ~rwlease:*";
@@ -157,14 +142,12 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
     replica.run_words::<()>(&format!("ACL SETUSER locker {pushes}")).await?;
     let ran = tool.doctor(0).await?;
     for right in pushes.split(" -").map(|right| right.trim_start_matches('-')) {
-        let told = format!("give +{right}");
-        assert!(says(&ran, "warning", &[&replica.address(), &told]), "{right}: {}", ran.out);
+        ran.expect_line("warning", &[&replica.address(), &format!("give +{right}")]);
     }
 
     replica.run_words::<()>("ACL DELUSER locker").await?;
     let ran = tool.run(&["doctor"]).await?;
-    let told = [&*replica.address(), "WRONGPASS", "and accepts this user"];
-    assert!(says(&ran, "warning", &told), "{}", ran.out);
+    ran.expect_line("warning", &[&replica.address(), "WRONGPASS", "and accepts this user"]);
     Ok(())
 }
 
@@ -176,17 +159,10 @@ async fn doctor_checks_the_rights_of_a_user_without_a_password() -> Result {
     let server =
         StandaloneServer::start_with(ServerSettings::default().line(default).line(locker)).await?;
     let url = server.url();
-    let ran = Tool::new([&url]).run(&["doctor"]).await?;
-    assert!(ran.out.contains("+spublish"), "{}", ran.out);
+    Tool::new([&url]).run(&["doctor"]).await?.expect_out(&["+spublish"]);
     let ran = Tool::new([url.replace("redis://", "redis://locker:@")]).doctor(0).await?;
     assert!(!ran.out.contains("+spublish"), "{}", ran.out);
     Ok(())
-}
-
-/// Whether a line at this level says all of that.
-fn says(ran: &Ran, level: &str, parts: &[&str]) -> bool {
-    let mut lines = ran.out.lines().filter(|line| line.starts_with(level));
-    lines.any(|line| parts.iter().all(|part| line.contains(part)))
 }
 
 #[tokio::test]
@@ -196,8 +172,7 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
         .line("rename-command EVALSHA \"\"");
     let server = StandaloneServer::start_with(settings).await?;
     let ran = Tool::new([server.url()]).doctor(1).await?;
-    let address = server.address();
-    assert!(says(&ran, "wrong", &[&address, "no Lua"]), "{}", ran.out);
+    ran.expect_line("wrong", &[&server.address(), "no Lua"]);
 
     if server.version().has_lua_module() {
         let server = StandaloneServer::start_with(
@@ -208,8 +183,7 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
         let ran = tool.doctor(0).await?;
         assert!(!ran.out.contains("Lua"), "{}", ran.out);
         server.run_words::<()>("MODULE UNLOAD lua").await?;
-        let ran = tool.run(&["doctor"]).await?;
-        assert!(says(&ran, "wrong", &[&server.address(), "no Lua"]), "{}", ran.out);
+        tool.run(&["doctor"]).await?.expect_line("wrong", &[&server.address(), "no Lua"]);
     }
     Ok(())
 }
@@ -221,8 +195,8 @@ async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
     let shape = ClusterConfig::of(2, 1).line("appendonly yes").line(without("CONFIG"));
     let cluster = Cluster::start_with(shape).await?;
     let ran = Tool::new(cluster.urls()).doctor(0).await?;
-    assert!(says(&ran, "note", &["does not serve CONFIG GET", "failover"]), "{}", ran.out);
-    assert!(ran.out.contains("a cluster of 2 masters and 2 replicas"), "{}", ran.out);
+    ran.expect_line("note", &["does not serve CONFIG GET", "failover"]);
+    ran.expect_out(&["a cluster of 2 masters and 2 replicas"]);
 
     let settings = ServerSettings::default()
         .line(without("CLUSTER"))
@@ -230,10 +204,10 @@ async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
         .line(without("CONFIG"));
     let server = StandaloneServer::start_with(settings).await?;
     let ran = Tool::new([server.url()]).doctor(0).await?;
-    assert!(says(&ran, "note", &["a single server"]), "{}", ran.out);
+    ran.expect_line("note", &["a single server"]);
     assert!(!ran.out.contains("has no replica"), "the note says it: {}", ran.out);
-    assert!(says(&ran, "note", &["does not serve CONFIG GET"]), "{}", ran.out);
-    assert!(says(&ran, "warning", &["does not serve WAIT", "--min-replicas"]), "{}", ran.out);
+    ran.expect_line("note", &["does not serve CONFIG GET"]);
+    ran.expect_line("warning", &["does not serve WAIT", "--min-replicas"]);
     Ok(())
 }
 
@@ -243,8 +217,8 @@ async fn doctor_at_a_node_that_hides_its_cluster_says_so() -> Result {
         ServerSettings::default().line("cluster-enabled yes").line("rename-command CLUSTER \"\"");
     let server = StandaloneServer::start_with(settings).await?;
     let ran = Tool::new([server.url()]).doctor(1).await?;
-    let told = [&*server.address(), "is a node of a cluster that does not serve CLUSTER"];
-    assert!(says(&ran, "wrong", &told), "{}", ran.out);
+    let told = "is a node of a cluster that does not serve CLUSTER";
+    ran.expect_line("wrong", &[&server.address(), told]);
     assert!(!ran.out.contains("a single server, no cluster"), "{}", ran.out);
     Ok(())
 }
@@ -255,7 +229,7 @@ async fn doctor_notes_how_the_server_deletes_expired_keys() -> Result {
         let settings = ServerSettings::default().line(format!("lazyfree-lazy-expire {value}"));
         let server = StandaloneServer::start_with(settings).await?;
         let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
-        assert_eq!(says(&ran, "note", &["lazyfree-lazy-expire"]), is_noted, "{}", ran.out);
+        assert_eq!(ran.has_line("note", &["lazyfree-lazy-expire"]), is_noted, "{}", ran.out);
     }
     Ok(())
 }
@@ -265,7 +239,7 @@ async fn doctor_of_two_servers_behind_one_address_reports_them() -> Result {
     let (one, other) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
     let both = Balancer::start(&[&one, &other]).await?;
     let ran = Tool::new([both.url()]).doctor(1).await?;
-    assert!(says(&ran, "wrong", &["2 servers answer at this address"]), "{}", ran.out);
+    ran.expect_line("wrong", &["2 servers answer at this address"]);
 
     let twice = Balancer::start(&[&one, &one]).await?;
     // It is one server, whatever is before it.
@@ -294,7 +268,7 @@ async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
     let there = other.node(1).address();
     let told = one.nodes().iter().any(|node| {
         let than = format!("another cluster than {}", node.address());
-        says(&ran, "wrong", &[&there, &than])
+        ran.has_line("wrong", &[&there, &than])
     });
     assert!(told, "{}", ran.out);
     Ok(())
@@ -304,22 +278,20 @@ async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
 async fn doctor_of_independent_servers_reports_separate_locks() -> Result {
     let (one, other) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
     let ran = Tool::new([one.url(), other.url()]).doctor(1).await?;
-    let told = [&one.address(), &other.address(), "its own locks"];
-    assert!(says(&ran, "wrong", &told.map(|part| part as &str)), "{}", ran.out);
+    ran.expect_line("wrong", &[&one.address(), &other.address(), "its own locks"]);
 
-    let ran = Tool::new([one.url(), one.url().replace("127.0.0.1", "localhost")]);
-    let ran = ran.run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "one server by two names: {ran:?}");
+    // One server by two names.
+    Tool::new([one.url(), one.url().replace("127.0.0.1", "localhost")]).doctor(0).await?;
 
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let ran = Tool::new([cluster.node(0).url(), one.url()]).doctor(1).await?;
-    assert!(says(&ran, "wrong", &[&one.address(), "no node of the cluster"]), "{}", ran.out);
+    ran.expect_line("wrong", &[&one.address(), "no node of the cluster"]);
 
     let gone = other.url();
     other.kill()?;
     let ran = Tool::new([one.url(), gone]).doctor(1).await?;
-    assert!(says(&ran, "wrong", &["no client for locks"]), "{}", ran.out);
-    assert!(says(&ran, "warning", &[&other.address(), "cannot be queried"]), "{}", ran.out);
+    ran.expect_line("wrong", &["no client for locks"]);
+    ran.expect_line("warning", &[&other.address(), "cannot be queried"]);
     Ok(())
 }
 
@@ -329,18 +301,18 @@ async fn doctor_of_a_primary_behind_a_host_name_warns_of_failover() -> Result {
     let replica = primary.start_replica().await?;
     let by_name = |url: String| url.replace("127.0.0.1", "localhost");
     let ran = Tool::new([by_name(primary.url())]).doctor(0).await?;
-    assert!(says(&ran, "warning", &["localhost", "failover", "another server"]), "{}", ran.out);
+    ran.expect_line("warning", &["localhost", "failover", "another server"]);
     let ran = Tool::new([primary.url()]).run(&["doctor"]).await?;
     let alone = [&*primary.address(), "has one replica", "before you use --min-replicas"];
-    assert!(says(&ran, "note", &alone), "{}", ran.out);
+    ran.expect_line("note", &alone);
     assert!(!ran.out.contains("failover moves"), "{}", ran.out);
     assert!(!ran.out.contains("cannot be queried"), "{}", ran.out);
-    assert!(says(&ran, "ok", &[&replica.address(), "noeviction"]), "{}", ran.out);
+    ran.expect_line("ok", &[&replica.address(), "noeviction"]);
 
     let ran = Tool::new([replica.url()]).doctor(1).await?;
-    assert!(says(&ran, "wrong", &[&replica.address(), "is a replica"]), "{}", ran.out);
+    ran.expect_line("wrong", &[&replica.address(), "is a replica"]);
 
     let ran = Tool::new([primary.url(), replica.url()]).run(&["doctor"]).await?;
-    assert!(says(&ran, "wrong", &[&replica.address(), "is another server"]), "{}", ran.out);
+    ran.expect_line("wrong", &[&replica.address(), "is another server"]);
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! Runs the binary against some servers.
 
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -21,7 +21,7 @@ pub const RWLEASE: &str = env!("CARGO_BIN_EXE_rwlease");
 /// The binary, and the servers it is told of.
 #[derive(Clone)]
 pub struct Tool {
-    urls: String,
+    environment: Vec<(String, String)>,
 }
 
 /// A run that has ended.
@@ -32,10 +32,66 @@ pub struct Ran {
     pub err: String,
 }
 
+impl Ran {
+    /// It must have ended with this status.
+    #[track_caller]
+    pub fn expect_status(self, status: i32) -> Ran {
+        assert_eq!(self.status, Some(status), "{self:?}");
+        self
+    }
+
+    /// With this output.
+    #[track_caller]
+    pub fn expect_output(self, status: i32, out: &str) -> Ran {
+        assert_eq!((self.status, &*self.out), (Some(status), out), "{self:?}");
+        self
+    }
+
+    /// With this many lines on standard error.
+    #[track_caller]
+    pub fn expect_err_lines(self, status: i32, count: usize) -> Ran {
+        assert_eq!((self.status, self.err.lines().count()), (Some(status), count), "{self:?}");
+        self
+    }
+
+    /// Its output must have all of that.
+    #[track_caller]
+    pub fn expect_out(&self, parts: &[&str]) -> &Ran {
+        self.expect(&self.out, parts)
+    }
+
+    /// Its standard error must have all of that.
+    #[track_caller]
+    pub fn expect_err(&self, parts: &[&str]) -> &Ran {
+        self.expect(&self.err, parts)
+    }
+
+    #[track_caller]
+    fn expect(&self, text: &str, parts: &[&str]) -> &Ran {
+        for part in parts {
+            assert!(text.contains(part), "no {part:?}: {self:?}");
+        }
+        self
+    }
+
+    /// A line of its output that begins so must have all of that.
+    #[track_caller]
+    pub fn expect_line(&self, start: &str, parts: &[&str]) -> &Ran {
+        assert!(self.has_line(start, parts), "no {start} {parts:?}: {}", self.out);
+        self
+    }
+
+    pub fn has_line(&self, start: &str, parts: &[&str]) -> bool {
+        let mut lines = self.out.lines().filter(|line| line.starts_with(start));
+        lines.any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+}
+
 /// A run that goes on.
 pub struct Running {
     process: Child,
     out: Lines<BufReader<ChildStdout>>,
+    err: Lines<BufReader<ChildStderr>>,
 }
 
 /// A server of the test's own, and the binary that is told of it.
@@ -48,10 +104,17 @@ pub async fn alone() -> Result<(StandaloneServer, Tool)> {
 impl Tool {
     pub fn new<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Tool {
         let urls: Vec<String> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
-        Tool { urls: urls.join(",") }
+        Tool { environment: vec![("RWLEASE_URL".to_owned(), urls.join(","))] }
     }
 
-    /// The process to start, with the servers in its environment.
+    /// With one more variable in its environment.
+    pub fn env(&self, name: &str, value: impl Into<String>) -> Tool {
+        let mut tool = self.clone();
+        tool.environment.push((name.to_owned(), value.into()));
+        tool
+    }
+
+    /// The process to start, with its environment.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.hearing(RWLEASE);
         command.args(args);
@@ -67,7 +130,7 @@ impl Tool {
 
     fn hearing(&self, program: &str) -> Command {
         let mut command = hearing(program);
-        command.env("RWLEASE_URL", &self.urls).stdin(Stdio::null()).kill_on_drop(true);
+        command.envs(self.environment.iter().cloned()).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 
@@ -75,11 +138,15 @@ impl Tool {
         ran(self.command(args)).await
     }
 
-    /// `rwlease doctor`, which must end with this status.
-    pub async fn doctor(&self, status: i32) -> Result<Ran> {
-        let ran = self.run(&["doctor"]).await?;
-        assert_eq!(ran.status, Some(status), "{ran:?}");
+    /// A run that must end with this status.
+    pub async fn exits(&self, args: &[&str], status: i32) -> Result<Ran> {
+        let ran = self.run(args).await?;
+        assert_eq!(ran.status, Some(status), "{args:?}: {ran:?}");
         Ok(ran)
+    }
+
+    pub async fn doctor(&self, status: i32) -> Result<Ran> {
+        self.exits(&["doctor"], status).await
     }
 
     /// Starts it, and reads its output as it comes.
@@ -128,15 +195,20 @@ pub fn hearing(program: &str) -> Command {
 pub fn start(mut command: Command) -> Result<Running> {
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let out = process.stdout.take().ok_or_else(|| Error::new("no output"))?;
-    let out = BufReader::new(out).lines();
-    Ok(Running { process, out })
+    let err = process.stderr.take().ok_or_else(|| Error::new("no standard error"))?;
+    let (out, err) = (BufReader::new(out).lines(), BufReader::new(err).lines());
+    Ok(Running { process, out, err })
 }
 
 impl Running {
     /// The next line of its output.
     pub async fn line(&mut self) -> Result<String> {
-        let line = timeout(LONG, self.out.next_line()).await??;
-        line.ok_or_else(|| Error::new("its output has ended"))
+        next(&mut self.out).await
+    }
+
+    /// The next line of its standard error, which [`Running::ended`] then lacks.
+    pub async fn err_line(&mut self) -> Result<String> {
+        next(&mut self.err).await
     }
 
     pub fn signal(&self, signal: Signal) -> Result {
@@ -147,25 +219,25 @@ impl Running {
         self.process.id().ok_or_else(|| Error::new("it has ended"))
     }
 
-    /// Its standard error, which [`Running::ended`] then lacks.
-    pub fn err(&mut self) -> Result<ChildStderr> {
-        self.process.stderr.take().ok_or_else(|| Error::new("no standard error"))
-    }
-
     pub async fn ended(mut self) -> Result<Ran> {
-        let status: ExitStatus = timeout(LONG, self.process.wait()).await??;
-        let mut err = String::new();
-        if let Some(stderr) = &mut self.process.stderr {
-            timeout(LONG, stderr.read_to_string(&mut err)).await??;
-        }
-        let mut out = String::new();
-        while let Some(line) = timeout(LONG, self.out.next_line()).await?? {
-            out += &line;
-            out += "\n";
-        }
-        let status = status.code();
+        let status = timeout(LONG, self.process.wait()).await??.code();
+        let (err, out) = (rest(&mut self.err).await?, rest(&mut self.out).await?);
         Ok(Ran { status, out, err })
     }
+}
+
+async fn next(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>) -> Result<String> {
+    let line = timeout(LONG, lines.next_line()).await??;
+    line.ok_or_else(|| Error::new("its output has ended"))
+}
+
+async fn rest(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>) -> Result<String> {
+    let mut text = String::new();
+    while let Some(line) = timeout(LONG, lines.next_line()).await?? {
+        text += &line;
+        text += "\n";
+    }
+    Ok(text)
 }
 
 /// Whether there is a process of this number that could do anything.

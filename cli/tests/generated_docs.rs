@@ -1,7 +1,7 @@
 //! Help, completions and manual pages.
 
 use crate::fixture::Tool;
-use testkit::Result;
+use testkit::{Result, TempFolder};
 
 const COMMANDS: [&str; 10] = [
     "run",
@@ -19,26 +19,21 @@ const COMMANDS: [&str; 10] = [
 #[tokio::test]
 async fn help_has_examples_and_exit_statuses() -> Result {
     let tool = Tool::new([""]);
-    let help = tool.run(&["--help"]).await?;
-    assert_eq!((help.status, help.err.as_str()), (Some(0), ""));
+    let help = tool.run(&["--help"]).await?.expect_err_lines(0, 0);
     assert!(!help.out.contains("RWLEASE_USER="), "values of the environment are private");
     for word in COMMANDS.iter().chain(&["RWLEASE_URL", "Examples:", "Exit status:"]) {
         assert!(help.out.contains(word), "{word}");
     }
     for command in COMMANDS {
-        let help = tool.run(&[command, "--help"]).await?;
-        assert_eq!(help.status, Some(0));
+        let help = tool.exits(&[command, "--help"], 0).await?;
         for word in ["Example", "Exit status:\n", "\n       64  the command line is wrong\n"] {
             assert!(help.out.contains(word), "{command}: {word}: {}", help.out);
         }
         assert!(!help.out.contains('\x1b'), "colour is for terminals");
     }
     let help = tool.run(&["run", "--help"]).await?;
-    for word in ["RWLEASE_TOKEN is the", "RWLEASE_ID", "SIGKILL if", "\n  128 + n  "] {
-        assert!(help.out.contains(word), "{word}: {}", help.out);
-    }
-    let none = tool.run(&[]).await?;
-    assert_eq!((none.status, none.out.as_str()), (Some(64), ""));
+    help.expect_out(&["RWLEASE_TOKEN is the", "RWLEASE_ID", "SIGKILL if", "\n  128 + n  "]);
+    let none = tool.run(&[]).await?.expect_output(64, "");
     assert!(none.err.contains("Usage: rwlease"), "{none:?}");
     let version = tool.run(&["--version"]).await?;
     assert_eq!(version.out, format!("rwlease {}\n", env!("CARGO_PKG_VERSION")));
@@ -62,10 +57,10 @@ async fn documentation_lists_the_exit_statuses_of_the_help() -> Result {
 
 #[tokio::test]
 async fn scripts_writes_each_script_under_its_digest() -> Result {
-    let folder = std::env::temp_dir().join(format!("rwlease-scripts-{}", std::process::id()));
-    let path = folder.to_string_lossy().into_owned();
-    let ran = Tool::new([""]).run(&["scripts", &path]).await?;
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let parent = TempFolder::new("scripts")?;
+    let folder = parent.join("new");
+    let ran =
+        Tool::new([""]).run(&["scripts", &folder.to_string_lossy()]).await?.expect_err_lines(0, 0);
     let scripts: Vec<_> = rwlease::scripts().collect();
     assert_eq!(ran.out.lines().count(), scripts.len());
     for script in scripts {
@@ -74,9 +69,8 @@ async fn scripts_writes_each_script_under_its_digest() -> Result {
         let line = format!("{}  {}", script.digest(), file.display());
         assert!(ran.out.lines().any(|written| written == line), "{line}");
     }
-    std::fs::remove_dir_all(folder)?;
     let refused = Tool::new([""]).run(&["scripts", "/dev/null/lua"]).await?;
-    assert!(refused.err.contains("cannot write /dev/null/lua/acquire_read.lua"), "{refused:?}");
+    refused.expect_err(&["cannot write /dev/null/lua/acquire_read.lua"]);
     Ok(())
 }
 
@@ -86,8 +80,7 @@ async fn completions_of_each_shell_name_the_commands() -> Result {
     for (shell, word) in
         [("bash", "complete -F"), ("zsh", "#compdef rwlease"), ("fish", "complete -c rwlease")]
     {
-        let ran = tool.run(&["completions", shell]).await?;
-        assert_eq!(ran.status, Some(0));
+        let ran = tool.exits(&["completions", shell], 0).await?;
         assert!(ran.out.contains(word) && ran.out.contains("doctor"), "{shell}");
     }
     Ok(())

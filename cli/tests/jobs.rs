@@ -1,6 +1,6 @@
 //! The recipes of `docs/jobs.md`: each is run as it stands there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use futures::future::try_join_all;
@@ -9,27 +9,23 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use crate::fixture::{RWLEASE, Ran, Tool, alone, hearing, ran};
-use testkit::{Result, StandaloneServer};
+use testkit::{Result, StandaloneServer, TempFolder};
 
 const PAGE: &str = include_str!("../../docs/jobs.md");
 
 /// A machine, on which the job `report` counts its runs.
 struct Machine {
-    folder: PathBuf,
+    folder: TempFolder,
     url: String,
 }
 
 impl Machine {
     fn new(server: &StandaloneServer, name: &str) -> Result<Machine> {
-        let id = std::process::id();
-        let folder = std::env::temp_dir().join(format!("rwlease-jobs-{name}-{id}"));
-        std::fs::create_dir_all(&folder)?;
-        let machine = Machine { folder, url: server.url() };
-        let job = machine.folder.join("report");
-        std::fs::write(&job, "#!/bin/sh\necho run >> \"$(dirname \"$0\")/runs\"\nsleep 0.2\n")?;
-        std::fs::set_permissions(&job, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-        std::os::unix::fs::symlink(RWLEASE, machine.folder.join("rwlease"))?;
-        Ok(machine)
+        let folder = TempFolder::new(&format!("jobs-{name}"))?;
+        let job = "#!/bin/sh\necho run >> \"$(dirname \"$0\")/runs\"\nsleep 0.2\n";
+        folder.write_program("report", job)?;
+        std::os::unix::fs::symlink(RWLEASE, folder.join("rwlease"))?;
+        Ok(Machine { folder, url: server.url() })
     }
 
     /// Starts a line of the page, as cron or systemd would.
@@ -44,12 +40,6 @@ impl Machine {
     fn runs(&self) -> usize {
         let runs = std::fs::read_to_string(self.folder.join("runs"));
         runs.map_or(0, |runs| runs.lines().count())
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.folder));
     }
 }
 
@@ -105,9 +95,8 @@ async fn systemd_units_of_the_page_are_valid() -> Result {
     let machine = Machine::new(&server, "units")?;
     let place = machine.folder.display().to_string();
     let service = block("[Service]").replace("/usr/local/bin", &place);
-    std::fs::write(machine.folder.join("report.service"), service)?;
-    std::fs::write(machine.folder.join("report.timer"), block("[Timer]"))?;
-    let timer = machine.folder.join("report.timer");
+    machine.folder.write("report.service", service)?;
+    machine.folder.write("report.timer", block("[Timer]"))?;
     if !Path::new("/usr/bin/systemd-analyze").exists() {
         println!("systemd is not installed: its units are not checked");
         return Ok(());
@@ -115,10 +104,9 @@ async fn systemd_units_of_the_page_are_valid() -> Result {
     let verify = "systemd-analyze verify --man=no report.service report.timer";
     let verified = ran(machine.shell(verify)).await?;
     let is_about_units = verified.err.lines().any(|line| line.contains("report."));
-    assert!(timer.exists() && !is_about_units, "{verified:?}");
+    assert!(!is_about_units, "{verified:?}");
     let calendar = of_page("OnCalendar=");
-    let next = ran(machine.shell(&format!("systemd-analyze calendar {calendar}"))).await?;
-    assert_eq!(next.status, Some(0), "{next:?}");
+    ran(machine.shell(&format!("systemd-analyze calendar {calendar}"))).await?.expect_status(0);
     Ok(())
 }
 
@@ -133,8 +121,7 @@ async fn run_at_least_on_two_machines_runs_once_per_period() -> Result {
         let mut ticks = tokio::time::interval(PERIOD);
         for _ in 0..4 {
             ticks.tick().await;
-            let ran = ran(machine.shell(line)).await?;
-            assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+            ran(machine.shell(line)).await?.expect_err_lines(0, 0);
         }
         Ok(())
     };
@@ -170,13 +157,10 @@ async fn run_at_least_keeps_the_lock_of_a_failed_or_killed_job() -> Result {
 /// The launched process has the status of the command, and reports that it could not become it.
 #[tokio::test]
 async fn run_at_least_of_a_command_that_cannot_run_frees_the_lock() -> Result {
-    let (server, tool) = alone().await?;
-    let machine = Machine::new(&server, "cannot-run")?;
-    let script = machine.folder.join("script");
-    std::fs::write(&script, "#!/no/such/interpreter\n")?;
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    let script = script.display().to_string();
-    let folder = machine.folder.display().to_string();
+    let (_server, tool) = alone().await?;
+    let folder = TempFolder::new("cannot-run")?;
+    let script = folder.write_program("script", "#!/no/such/interpreter\n")?;
+    let folder = folder.display().to_string();
     for (command, status) in [("/no/such", 127), (&script, 127), (&folder, 126)] {
         let ran = tool.run(&["run", "--at-least", "60s", "x", "--", command]).await?;
         assert_eq!((ran.status, ran.err.lines().count()), (Some(status), 1), "{ran:?}");
@@ -184,8 +168,7 @@ async fn run_at_least_of_a_command_that_cannot_run_frees_the_lock() -> Result {
         let writer = tool.status("x").await?["writer"].clone();
         assert!(writer.is_null(), "{command}: {writer}");
     }
-    let ran = tool.run(&["run", "--at-least", "60s", "x", "--", "sh", "-c", "exit 127"]).await?;
-    assert_eq!(ran.status, Some(127), "{ran:?}");
+    tool.exits(&["run", "--at-least", "60s", "x", "--", "sh", "-c", "exit 127"], 127).await?;
     assert!(tool.status("x").await?["writer"].is_object(), "the command has run");
     Ok(())
 }
@@ -195,12 +178,7 @@ async fn run_ok_if_held_waits_for_a_timeout_and_is_silent() -> Result {
     let (server, tool) = alone().await?;
     let guard = Client::connect([server.url()]).await?.rwlock("a")?.write().await?;
     for args in [&["--timeout", "1s"][..], &[]] {
-        let run: Vec<&str> = ["run", "--ok-if-held"]
-            .iter()
-            .chain(args)
-            .chain(&["a", "--", "false"])
-            .copied()
-            .collect();
+        let run = [&["run", "--ok-if-held"], args, &["a", "--", "false"]].concat();
         let ran = tool.run(&run).await?;
         assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
     }
@@ -222,7 +200,6 @@ async fn run_at_least_with_another_kind_of_lock_is_a_usage_error() -> Result {
         let ran = tool.run(&["run", "--at-least", "1s", other, "a", "--", "true"]).await?;
         assert_eq!(ran.status, Some(64), "{other}: {ran:?}");
     }
-    let ran = tool.run(&["run", "--at-least", "1ms", "a", "--", "true"]).await?;
-    assert_eq!((ran.status, ran.err.lines().count()), (Some(64), 1), "{ran:?}");
+    tool.run(&["run", "--at-least", "1ms", "a", "--", "true"]).await?.expect_err_lines(64, 1);
     Ok(())
 }

@@ -12,8 +12,7 @@ async fn run_after_revoke_gives_its_command_a_grace() -> Result {
     let mut run = tool.start(&["run", "--lease", "3s", "a", "--", "sh", "-c", script])?;
     assert_eq!(run.line().await?, "ready");
     tool.run(&["revoke", "a"]).await?;
-    let ran = run.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(79), "cleaned up\n"), "{ran:?}");
+    let ran = run.ended().await?.expect_output(79, "cleaned up\n");
     let why = "the lease was lost: it was revoked";
     assert!(ran.err.contains(why) && ran.err.contains("after SIGTERM"), "{ran:?}");
     Ok(())
@@ -41,9 +40,7 @@ async fn run_kills_a_command_that_ignores_sigterm_before_the_next_grant() -> Res
     let (alive, revoked) = tokio::join!(next, revoke);
     assert!(revoked?.out.contains("revoked"));
     assert_eq!(alive?, (false, false), "the next one holds while they run");
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
-    assert!(ran.err.contains("was killed"), "{ran:?}");
+    run.ended().await?.expect_status(79).expect_err(&["was killed"]);
     Ok(())
 }
 
@@ -59,9 +56,7 @@ async fn run_after_revoke_kills_processes_left_by_its_command() -> Result {
     let next = locks.rwlock("a")?.write().await?;
     assert!(!is_alive(&child), "the next one holds while it runs");
     let _ = next.release().await?;
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
-    assert!(ran.err.contains("was killed"), "{ran:?}");
+    run.ended().await?.expect_status(79).expect_err(&["was killed"]);
     Ok(())
 }
 
@@ -71,10 +66,8 @@ async fn run_after_force_release_gives_no_grace() -> Result {
     let script = "trap 'echo graced; sleep 600' TERM; echo ready; while :; do sleep 0.05; done";
     let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", script])?;
     assert_eq!(run.line().await?, "ready");
-    let forced = tool.run(&["release", "--force", "a"]).await?;
-    assert_eq!(forced.status, Some(0), "{forced:?}");
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
+    tool.exits(&["release", "--force", "a"], 0).await?;
+    let ran = run.ended().await?.expect_status(79);
     assert!(!ran.out.contains("graced"), "{ran:?}");
     assert!(ran.err.contains("a forced release"), "{ran:?}");
     assert!(ran.err.contains("was killed"), "{ran:?}");
@@ -91,8 +84,6 @@ async fn run_whose_replicas_are_gone_says_that_they_did_not_confirm() -> Result 
     let mut run = tool.start(&[&options[..], &["a", "--", "sh", "-c", script]].concat())?;
     assert_eq!(run.line().await?, "ready");
     replica.freeze()?;
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
-    assert!(ran.err.contains("replicas"), "{ran:?}");
+    run.ended().await?.expect_status(79).expect_err(&["replicas"]);
     replica.thaw()
 }

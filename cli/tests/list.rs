@@ -10,12 +10,15 @@ use testkit::{Cluster, ClusterConfig, PollLimit, Result, Server};
 
 async fn connect(server: &Server, label: &str) -> Result<Client> {
     let client = Client::builder().urls([server.url()]).label(label).connect().await?;
-    let limit = PollLimit::new("the record of the client");
     let words = format!("EXISTS rwlease:client:{}", client.client_id());
-    while server.run_words::<u64>(&words).await? == 0 {
-        limit.pause("none").await?;
-    }
+    PollLimit::new("the record of the client").until(|| server.run_words(&words)).await?;
     Ok(client)
+}
+
+/// Masters that serve their slots while another one is away.
+async fn three_masters() -> Result<Cluster> {
+    let shape = ClusterConfig::of(3, 0).line("cluster-require-full-coverage no");
+    Cluster::start_with(shape).await
 }
 
 fn json(ran: &Ran) -> Vec<Value> {
@@ -37,8 +40,7 @@ async fn list_shows_locks_and_semaphores_sorted_with_their_holders() -> Result {
     // No locks: a hash of another program, and the records of clients.
     server.run_words::<()>("HSET rwlease:foreign field value").await?;
 
-    let ran = tool.run(&["list"]).await?;
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let ran = tool.run(&["list"]).await?.expect_err_lines(0, 0);
     let lines: Vec<Vec<&str>> =
         ran.out.lines().map(|line| line.split_whitespace().collect()).collect();
     let who = format!("(pid {}", std::process::id());
@@ -103,7 +105,10 @@ async fn list_held_and_waiting_filter_locks() -> Result {
     assert_eq!(listed(&[]).await?, ["free", "held", "permits", "wanted"]);
     assert_eq!(listed(&["--held"]).await?, ["held", "permits", "wanted"]);
     assert_eq!(listed(&["--waiting"]).await?, ["wanted"]);
+    assert_eq!(listed(&["h"]).await?, ["held"]);
     assert_eq!(listed(&["--held", "--waiting", "w"]).await?, ["wanted"]);
+    let none = tool.exits(&["list", "nothing"], 0).await?;
+    assert_eq!(none.out, "");
     drop((held, wanted, permit));
     drop(waiting.await);
     Ok(())
@@ -111,12 +116,7 @@ async fn list_held_and_waiting_filter_locks() -> Result {
 
 #[tokio::test]
 async fn list_with_a_dead_master_shows_the_others_and_exits_69() -> Result {
-    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
-    for node in 0..3 {
-        // The other masters would refuse all calls.
-        let words = "CONFIG SET cluster-require-full-coverage no";
-        cluster.node(node).run_words::<()>(words).await?;
-    }
+    let cluster = three_masters().await?;
     let client = Client::connect(cluster.urls()).await?;
     let mut guards = Vec::new();
     for number in 0..30 {
@@ -133,8 +133,7 @@ async fn list_with_a_dead_master_shows_the_others_and_exits_69() -> Result {
     assert!((1..30).contains(&expected.len()));
     let address = cluster.node(dead).address().to_string();
     cluster.node(dead).kill()?;
-    let ran = Tool::new(cluster.urls()).run(&["list", "--json"]).await?;
-    assert_eq!(ran.status, Some(69), "{ran:?}");
+    let ran = Tool::new(cluster.urls()).exits(&["list", "--json"], 69).await?;
     assert_eq!(names(&ran), expected, "{ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(ran.err.contains(&format!("the locks on {address} are not shown")), "{}", ran.err);
@@ -149,8 +148,7 @@ async fn list_skips_hashes_whose_names_no_lock_can_have() -> Result {
     for name in [String::new(), "x".repeat(513)] {
         server.run_words::<()>(&format!("HSET rwlease:{name} field value")).await?;
     }
-    let ran = tool.run(&["list", "--json"]).await?;
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let ran = tool.run(&["list", "--json"]).await?.expect_err_lines(0, 0);
     assert_eq!(names(&ran), ["held"]);
     drop(held);
     Ok(())
@@ -158,11 +156,7 @@ async fn list_skips_hashes_whose_names_no_lock_can_have() -> Result {
 
 #[tokio::test]
 async fn refused_run_while_the_record_of_the_holder_is_away_shows_its_id() -> Result {
-    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
-    for node in 0..3 {
-        let words = "CONFIG SET cluster-require-full-coverage no";
-        cluster.node(node).run_words::<()>(words).await?;
-    }
+    let cluster = three_masters().await?;
     let client = Client::connect(cluster.urls()).await?;
     let master = async |key: String| cluster.master_of(Slot::of(key).get()).await;
     let away = master(format!("rwlease:client:{}", client.client_id())).await?;
@@ -196,13 +190,11 @@ async fn status_and_refused_run_name_the_holder() -> Result {
         assert!(line.contains(&who), "{status}");
     }
     for timeout in ["0s", "200ms"] {
-        let ran = tool.run(&["run", "--timeout", timeout, "a", "--", "true"]).await?;
-        assert_eq!(ran.status, Some(75), "{ran:?}");
-        assert!(ran.err.contains(&who) && ran.err.contains("has written for"), "{ran:?}");
+        let ran = tool.exits(&["run", "--timeout", timeout, "a", "--", "true"], 75).await?;
+        ran.expect_err(&[&who, "has written for"]);
     }
-    let ran = tool.run(&["run", "--timeout", "0s", "--permits", "1/1", "s", "--", "true"]).await?;
-    assert_eq!(ran.status, Some(75), "{ran:?}");
-    assert!(ran.err.contains(&who) && ran.err.contains("has held permits for"), "{ran:?}");
+    let run = ["run", "--timeout", "0s", "--permits", "1/1", "s", "--", "true"];
+    tool.exits(&run, 75).await?.expect_err(&[&who, "has held permits for"]);
     drop((guard, permit));
     Ok(())
 }
@@ -216,9 +208,8 @@ async fn run_label_names_the_holder_and_queries_leave_no_record() -> Result {
     tool.run(&["list"]).await?;
     let keys: Vec<String> = server.run_words("KEYS rwlease:client:*").await?;
     assert_eq!(keys.len(), 1, "{keys:?}");
-    let wrong = tool.run(&["run", "--label", "two words", "b", "--", "true"]).await?;
-    assert_eq!(wrong.status, Some(64), "{wrong:?}");
-    assert!(wrong.err.contains("`label`"), "{wrong:?}");
+    let wrong = tool.exits(&["run", "--label", "two words", "b", "--", "true"], 64).await?;
+    wrong.expect_err(&["`label`"]);
     drop(running);
     Ok(())
 }

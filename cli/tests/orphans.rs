@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{self, LONG, RWLEASE, Running, Tool, alone, hearing, is_alive};
-use testkit::{Result, StandaloneServer};
+use crate::fixture::{self, LONG, RWLEASE, alone, hearing, is_alive};
+use testkit::Result;
 
 /// Adopts the orphans of a command, and reaps none of them, as a PID 1 that was not made for it.
 const STEPPARENT: &str = "
@@ -35,8 +35,7 @@ async fn run_that_is_killed_takes_its_command_along() -> Result {
         let script = "echo $$; exec sleep 600";
         let mut run = tool.start(&["run", "--lease", "1s", signal, "--", "sh", "-c", script])?;
         let command = run.line().await?;
-        let kill = fixture::ran(tool.shell(&format!("kill -{signal} {}", run.id()?))).await?;
-        assert_eq!(kill.status, Some(0), "{kill:?}");
+        fixture::ran(tool.shell(&format!("kill -{signal} {}", run.id()?))).await?.expect_status(0);
         ends(&command).await?;
         assert_eq!(run.ended().await?.status, None, "a signal ended it");
     }
@@ -47,9 +46,8 @@ async fn run_that_is_killed_takes_its_command_along() -> Result {
 /// counts as the death of its parent.
 #[tokio::test]
 async fn run_without_signals_lets_its_command_live() -> Result {
-    let server = StandaloneServer::start().await?;
-    let ran = Tool::new([server.url()]).run(&["run", "a", "--", "sleep", "11"]).await?;
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let (_server, tool) = alone().await?;
+    tool.run(&["run", "a", "--", "sleep", "11"]).await?.expect_err_lines(0, 0);
     Ok(())
 }
 
@@ -60,7 +58,7 @@ async fn run_with_transfer_when_killed_leaves_its_command_alive() -> Result {
     let mut command = tool.command(&["run", "--transfer", "a", "--", "sh", "-c", script]);
     let (input, mut end) = std::io::pipe()?;
     command.stdin(input);
-    let mut run: Running = fixture::start(command)?;
+    let mut run = fixture::start(command)?;
     let command = run.line().await?;
     run.signal(Signal::KILL)?;
     std::io::Write::write_all(&mut end, b"on\n")?;

@@ -1,6 +1,6 @@
 //! The client in Python, written from the page of the protocol, beside the command.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use crate::fixture::{Tool, ran};
-use testkit::{Cluster, ClusterConfig, Error, Result, find_in_project};
+use testkit::{Cluster, ClusterConfig, Error, Result, TempFolder, find_in_project};
 
 const OF_EACH: usize = 3;
 const ROUNDS: usize = 12;
@@ -26,23 +26,23 @@ const COUNT: &str = "read -r n < \"$0\"; sleep 0.01; echo $((n + 1)) > \"$0\"";
 
 #[tokio::test]
 async fn python_client_passes_its_own_checks() -> Result {
-    finish(python("check.py")?).await
+    ran(python("check.py")?).await?.expect_status(0);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_client_and_run_lose_no_count_while_the_slot_moves() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let tool = Tool::new(cluster.urls());
-    let folder = Folder::new("moving")?;
-    let file = folder.0.join("count").to_string_lossy().into_owned();
-    std::fs::write(&file, "0\n")?;
-    write_scripts(&folder.0)?;
+    let folder = TempFolder::new("python-moving")?;
+    let file = folder.write("count", "0\n")?;
+    write_scripts(&folder)?;
 
     let done = AtomicBool::new(false);
     let counting = async {
         let counted = tokio::try_join!(
             try_join_all((0..OF_EACH).map(|_| count_by_command(&tool, &file))),
-            try_join_all((0..OF_EACH).map(|_| count_in_python(&cluster, &folder.0, &file))),
+            try_join_all((0..OF_EACH).map(|_| count_in_python(&cluster, &folder, &file))),
         );
         done.store(true, Ordering::Relaxed);
         counted
@@ -60,15 +60,14 @@ async fn python_client_and_run_lose_no_count_while_the_slot_moves() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn python_client_that_waits_recalls_a_cached_holder() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
-    let folder = Folder::new("cached")?;
-    let file = folder.0.join("count").to_string_lossy().into_owned();
-    std::fs::write(&file, "0\n")?;
-    write_scripts(&folder.0)?;
+    let folder = TempFolder::new("python-cached")?;
+    let file = folder.write("count", "0\n")?;
+    write_scripts(&folder)?;
 
     let lock = Client::connect(cluster.urls()).await?.rwlock("shared")?.cached()?;
     let done = AtomicBool::new(false);
     let counting = async {
-        let counted = count_in_python(&cluster, &folder.0, &file).await;
+        let counted = count_in_python(&cluster, &folder, &file).await;
         done.store(true, Ordering::Relaxed);
         counted
     };
@@ -111,7 +110,7 @@ async fn keep_moving(cluster: &Cluster, done: &AtomicBool) -> Result<usize> {
 
 async fn count_by_command(tool: &Tool, file: &str) -> Result {
     for _ in 0..ROUNDS {
-        finish(tool.command(&["run", "--write", "shared", "--", "sh", "-c", COUNT, file])).await?;
+        tool.exits(&["run", "--write", "shared", "--", "sh", "-c", COUNT, file], 0).await?;
     }
     Ok(())
 }
@@ -119,7 +118,8 @@ async fn count_by_command(tool: &Tool, file: &str) -> Result {
 async fn count_in_python(cluster: &Cluster, scripts: &Path, file: &str) -> Result {
     let mut python = python("count.py")?;
     python.arg(cluster.node(0).url()).arg(scripts).args(["shared", file, &ROUNDS.to_string()]);
-    finish(python).await
+    ran(python).await?.expect_status(0);
+    Ok(())
 }
 
 /// A program of the example, with the redis-py that `make redis-py` fetches.
@@ -135,11 +135,6 @@ fn python(program: &str) -> Result<Command> {
     Ok(python)
 }
 
-async fn finish(command: Command) -> Result {
-    let ran = ran(command).await?;
-    if ran.status == Some(0) { Ok(()) } else { Err(Error::new(format!("{ran:?}"))) }
-}
-
 /// What the example `scripts` of the library does.
 fn write_scripts(folder: &Path) -> Result {
     for script in rwlease::scripts() {
@@ -148,22 +143,4 @@ fn write_scripts(folder: &Path) -> Result {
         std::fs::write(file, script.text())?;
     }
     Ok(())
-}
-
-/// One of this process and this name, that goes with this.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Result<Folder> {
-        let name = format!("rwlease-python-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

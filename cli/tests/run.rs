@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use rwlease::Client;
 
 use crate::fixture::{self, RWLEASE, Tool, alone};
-use testkit::{Result, StandaloneServer};
+use testkit::{Result, StandaloneServer, TempFolder};
 
 #[tokio::test]
 async fn run_exits_with_the_status_of_its_command() -> Result {
@@ -15,13 +15,10 @@ async fn run_exits_with_the_status_of_its_command() -> Result {
     for (script, status) in
         [("true", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
     {
-        let ran = tool.run(&["run", "a", "--", "sh", "-c", script]).await?;
-        assert_eq!((ran.status, ran.err.as_str()), (Some(status), ""), "{script}");
+        tool.run(&["run", "a", "--", "sh", "-c", script]).await?.expect_err_lines(status, 0);
     }
-    let ran = tool.run(&["run", "a", "--", "/no/such/command"]).await?;
-    assert_eq!(ran.status, Some(127), "{ran:?}");
-    let ran = tool.run(&["run", "a", "--", "/etc/passwd"]).await?;
-    assert_eq!(ran.status, Some(126), "{ran:?}");
+    tool.exits(&["run", "a", "--", "/no/such/command"], 127).await?;
+    let ran = tool.exits(&["run", "a", "--", "/etc/passwd"], 126).await?;
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     let status = tool.status("a").await?;
     assert_eq!(status["locked"], false, "every one of them gave it back");
@@ -63,10 +60,9 @@ async fn run_readers_share_and_writers_exclude() -> Result {
     for (mode, timeout, status) in
         [("--read", "0s", 0), ("--read", "5s", 0), ("--write", "0s", 75), ("--write", "1s", 75)]
     {
-        let ran = tool.run(&["run", mode, "--timeout", timeout, "a", "--", "true"]).await?;
-        assert_eq!(ran.status, Some(status), "{mode} {timeout}: {ran:?}");
-        let lines = ran.err.lines().count();
-        assert_eq!(lines, usize::from(status != 0), "{ran:?}");
+        let run = ["run", mode, "--timeout", timeout, "a", "--", "true"];
+        let ran = tool.exits(&run, status).await?;
+        assert_eq!(ran.err.lines().count(), usize::from(status != 0), "{ran:?}");
     }
     assert_eq!(tool.status("a").await?["waiter_count"], 0, "who gave up waits no more");
     drop(reader); // its input ends with it
@@ -82,8 +78,7 @@ async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
     tool.until("a", |status| status["waiter_count"] == 1).await?;
     tokio::time::sleep(TIMEOUT).await; // by now the timeout is over, and not for long
     let _ = guard.release().await?;
-    let ran = run.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(75), ""), "{ran:?}");
+    run.ended().await?.expect_output(75, "");
     assert_eq!(tool.status("a").await?["locked"], false);
     Ok(())
 }
@@ -127,12 +122,11 @@ async fn run_passes_signals_on_to_its_command() -> Result {
 
 #[tokio::test]
 async fn run_keeps_ignoring_signals_ignored_at_its_start() -> Result {
-    let server = StandaloneServer::start().await?;
+    let (_server, tool) = alone().await?;
     let nohup = format!(
         "trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'"
     );
-    let ran = fixture::ran(Tool::new([server.url()]).shell(&nohup)).await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
+    fixture::ran(tool.shell(&nohup)).await?.expect_output(0, "on\n");
     Ok(())
 }
 
@@ -150,8 +144,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
     let mut command = fixture::hearing("python3");
     command.args(["-c", BLOCKED, RWLEASE, "run", "a", "--", "sh", "-c", script]);
     command.env("RWLEASE_URL", server.url()).kill_on_drop(true);
-    let ran = fixture::ran(command).await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
+    fixture::ran(command).await?.expect_output(0, "on\n");
     Ok(())
 }
 
@@ -163,8 +156,7 @@ async fn run_terminated_while_it_waits_leaves_the_queue() -> Result {
     let waiter = tool.start(&["run", "a", "--", "echo", "never"])?;
     tool.until("a", |status| status["waiter_count"] == 1).await?;
     waiter.signal(Signal::TERM)?;
-    let ran = waiter.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(143), ""), "{ran:?}");
+    waiter.ended().await?.expect_output(143, "");
     assert_eq!(tool.status("a").await?["waiter_count"], 0);
     holder.signal(Signal::TERM)?;
     assert_eq!(holder.ended().await?.status, Some(143));
@@ -182,9 +174,8 @@ async fn run_interrupted_during_its_release_ends() -> Result {
     assert_eq!(run.line().await?, "over");
     tokio::time::sleep(Duration::from_millis(500)).await; // its end was seen by then; if not, the command is gone and hears nothing
     run.signal(Signal::INT)?;
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(41), "the command's: {ran:?}");
-    assert!(ran.err.contains("interrupted its release; its lease ends it"), "{ran:?}");
+    let ran = run.ended().await?.expect_status(41); // the command's
+    ran.expect_err(&["interrupted its release; its lease ends it"]);
     server.thaw()
 }
 
@@ -203,38 +194,29 @@ async fn run_applies_lease_prefix_and_replicas() -> Result {
     assert!(left > 0.0 && left <= 1.5, "{status}");
     run.signal(Signal::TERM)?;
     run.ended().await?;
-    let ran = tool.run(&["run", "--min-replicas", "1", "b", "--", "true"]).await?;
-    assert_eq!(ran.status, Some(69), "there is no replica: {ran:?}");
-    assert!(ran.err.contains("; check that the replicas run"), "{ran:?}");
-    let from_environment = async |options: &[&str]| {
-        let mut command = tool.command(&["run"]);
-        command.args(options).args(["c", "--", "true"]).env("RWLEASE_MIN_REPLICAS", "1");
-        fixture::ran(command).await
-    };
-    assert_eq!(from_environment(&[]).await?.status, Some(69));
-    assert_eq!(from_environment(&["--min-replicas", "0"]).await?.status, Some(0));
+    let ran = tool.exits(&["run", "--min-replicas", "1", "b", "--", "true"], 69).await?;
+    ran.expect_err(&["; check that the replicas run"]);
+    let tool = tool.env("RWLEASE_MIN_REPLICAS", "1");
+    tool.exits(&["run", "c", "--", "true"], 69).await?;
+    tool.exits(&["run", "--min-replicas", "0", "c", "--", "true"], 0).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn run_with_fsync_runs_the_command_only_where_disks_confirm() -> Result {
     let (server, tool) = alone().await?;
-    let run = async |options: &[&str]| {
-        tool.run(&[&["run"], options, &["a", "--", "true"]].concat()).await
-    };
-    let refused = run(&["--fsync", "master"]).await?;
-    assert_eq!(refused.status, Some(77), "it keeps no file: {refused:?}");
+    let run = &["run", "--fsync", "master", "a", "--", "true"];
+    // It keeps no file.
+    let refused = tool.exits(run, 77).await?;
     if !server.version().has_waitaof() {
-        assert!(refused.err.contains("needs Redis 7.2 or later, or Valkey"), "{refused:?}");
+        refused.expect_err(&["needs Redis 7.2 or later, or Valkey"]);
         return Ok(());
     }
-    assert!(refused.err.contains("set `appendonly yes` there"), "{refused:?}");
+    refused.expect_err(&["set `appendonly yes` there"]);
     server.run_words::<()>("CONFIG SET appendonly yes").await?;
-    assert_eq!(run(&["--fsync", "master"]).await?.status, Some(0));
-    let mut command = tool.command(&["run", "a", "--", "true"]);
-    command.env("RWLEASE_FSYNC", "master");
+    tool.exits(run, 0).await?;
     server.run_words::<()>("CONFIG SET appendonly no").await?;
-    assert_eq!(fixture::ran(command).await?.status, Some(77));
+    tool.env("RWLEASE_FSYNC", "master").exits(&["run", "a", "--", "true"], 77).await?;
     Ok(())
 }
 
@@ -245,10 +227,8 @@ async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
     let url = server.url();
     let inner = format!("exec {RWLEASE} status --json a");
     for way in ["--write", "--transfer"] {
-        let ran = tool
-            .run(&["run", way, "--redis", &url, "--prefix", "mine:", "a", "--", "sh", "-c", &inner])
-            .await?;
-        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let run = ["run", way, "--redis", &url, "--prefix", "mine:", "a", "--", "sh", "-c", &inner];
+        let ran = tool.exits(&run, 0).await?;
         let status: serde_json::Value = serde_json::from_str(&ran.out)?;
         assert_eq!(status["locked"], true, "{status}");
     }
@@ -264,36 +244,27 @@ async fn run_accepts_a_lock_name_that_begins_with_a_hyphen() -> Result {
     let script = format!("exec {RWLEASE} list -- -");
     let ran = tool.run(&["run", "--lease", "9s", "--", "-x", "--", "sh", "-c", &script]).await?;
     assert!(ran.status == Some(0) && ran.out.contains("\n-x    write"), "{ran:?}");
-    let ran = tool.run(&["run", "a", "--", "echo", "--", "b"]).await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "-- b\n"), "{ran:?}");
+    tool.run(&["run", "a", "--", "echo", "--", "b"]).await?.expect_output(0, "-- b\n");
     Ok(())
 }
 
 /// As shells do.
 #[tokio::test]
 async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
-    use std::os::unix::fs::PermissionsExt;
-
-    let server = StandaloneServer::start().await?;
-    let folder = std::env::temp_dir().join(format!("rwlease-script-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let file = folder.join("script");
-    std::fs::write(&file, "echo $1\n")?;
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+    let (_server, tool) = alone().await?;
+    let folder = TempFolder::new("script")?;
+    let file = folder.write_program("script", "echo $1\n")?;
     let path = format!("{}:{}", folder.display(), std::env::var("PATH")?);
-    let tool = Tool::new([server.url()]);
+    let tool = tool.env("PATH", path);
     for (lock, way, name) in [
-        ("a", "--write", &*file.to_string_lossy()),
+        ("a", "--write", &*file),
         ("b", "--write", "script"),
-        ("c", "--transfer", &*file.to_string_lossy()),
+        ("c", "--transfer", &*file),
         ("d", "--transfer", "script"),
     ] {
-        let mut command = tool.command(&["run", way, lock, "--", name, "hello"]);
-        command.env("PATH", &path);
-        let ran = fixture::ran(command).await?;
-        assert_eq!((ran.status, ran.out.as_str()), (Some(0), "hello\n"), "{ran:?}");
+        tool.run(&["run", way, lock, "--", name, "hello"]).await?.expect_output(0, "hello\n");
     }
-    Ok(std::fs::remove_dir_all(folder)?)
+    Ok(())
 }
 
 #[tokio::test]
@@ -305,29 +276,23 @@ async fn run_permits_are_shared_up_to_the_limit() -> Result {
     let mut holder = fixture::start(command)?;
     assert_eq!(holder.line().await?, "in");
     for (permits, status) in [("1/3", 0), ("2/3", 75), ("1/4", 64), ("0/3", 64), ("4/3", 64)] {
-        let ran =
-            tool.run(&["run", "--permits", permits, "--timeout", "0s", "a", "--", "true"]).await?;
-        assert_eq!(ran.status, Some(status), "{permits}: {ran:?}");
+        let run = ["run", "--permits", permits, "--timeout", "0s", "a", "--", "true"];
+        let ran = tool.exits(&run, status).await?;
         assert_eq!(ran.err.lines().count(), usize::from(status != 0), "{ran:?}");
     }
     for wrong in ["2", "x/3", "2/x", "-1/3", "2/"] {
         let permits = format!("--permits={wrong}");
-        let ran = tool.run(&["run", &permits, "a", "--", "true"]).await?;
-        assert_eq!(ran.status, Some(64), "{wrong}: {ran:?}");
+        tool.exits(&["run", &permits, "a", "--", "true"], 64).await?;
     }
-    let both = tool.run(&["run", "--read", "--permits", "1/3", "a", "--", "true"]).await?;
-    assert_eq!(both.status, Some(64), "{both:?}");
-    let lock = tool.run(&["run", "a", "--", "true"]).await?;
-    assert_eq!(lock.status, Some(65), "it is no lock: {lock:?}");
-    assert!(lock.err.contains("`a` is a semaphore; use --permits"), "{lock:?}");
+    tool.exits(&["run", "--read", "--permits", "1/3", "a", "--", "true"], 64).await?;
+    let lock = tool.exits(&["run", "a", "--", "true"], 65).await?;
+    lock.expect_err(&["`a` is a semaphore; use --permits"]);
     for args in [&["revoke", "a"][..], &["release", "--force", "a"]] {
-        let ran = tool.run(args).await?;
-        assert_eq!(ran.status, Some(65), "{ran:?}");
+        let ran = tool.exits(args, 65).await?;
         assert!(ran.err.contains("`a` is a semaphore; its permits"), "{ran:?}");
     }
     let _guard = Client::connect([server.url()]).await?.rwlock("b")?.read().await?;
-    let ran = tool.run(&["run", "--permits", "1/3", "b", "--", "true"]).await?;
-    assert_eq!(ran.status, Some(65), "{ran:?}");
+    let ran = tool.exits(&["run", "--permits", "1/3", "b", "--", "true"], 65).await?;
     assert!(ran.err.contains("`b` is a read/write lock; leave out --permits"), "{ran:?}");
     let status = tool.status("a").await?;
     assert_eq!((&status["limit"], &status["in_use"]), (&3.into(), &2.into()));

@@ -2,8 +2,10 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::fixture::{self, Ran, Tool};
-use testkit::{Certificates, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer};
+use crate::fixture::Tool;
+use testkit::{
+    Certificates, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer, TempFolder,
+};
 
 const PASSWORD: &str = "a-password";
 
@@ -23,12 +25,6 @@ fn certificates() -> Result<Certificates> {
     })
 }
 
-async fn run(tool: &Tool, password: &str, args: &[&str]) -> Result<Ran> {
-    let mut command = tool.command(args);
-    command.env("RWLEASE_USER", "locker").env("RWLEASE_PASSWORD", password);
-    fixture::ran(command).await
-}
-
 #[tokio::test]
 async fn tls_roots_and_user_are_checked_by_run_status_and_doctor() -> Result {
     let certificates = certificates()?;
@@ -36,66 +32,54 @@ async fn tls_roots_and_user_are_checked_by_run_status_and_doctor() -> Result {
     let settings = settings.line(format!("user locker on >{PASSWORD} ~* &* +@all"));
     let cluster =
         Cluster::start_with(ClusterConfig { settings, ..ClusterConfig::of(1, 0) }).await?;
-    let roots = std::env::temp_dir().join(format!("rwlease-roots-{}.pem", cluster.node(0).port()));
-    std::fs::write(&roots, &certificates.authority)?;
-    let roots = roots.to_string_lossy().into_owned();
+    let folder = TempFolder::new("roots")?;
+    let roots = folder.write("roots.pem", &certificates.authority)?;
     let port = cluster.node(0).tls_port().unwrap_or_default();
-    let tool = Tool::new([format!("rediss://127.0.0.1:{port}")]);
+    let as_locker = |scheme, password| {
+        let tool = Tool::new([format!("{scheme}://127.0.0.1:{port}")]);
+        tool.env("RWLEASE_USER", "locker").env("RWLEASE_PASSWORD", password)
+    };
+    let (tool, guessing) = (as_locker("rediss", PASSWORD), as_locker("rediss", "another"));
 
-    let held =
-        run(&tool, PASSWORD, &["run", "--tls-roots", &roots, "a", "--", "echo", "held"]).await?;
+    let held = tool.run(&["run", "--tls-roots", &roots, "a", "--", "echo", "held"]).await?;
     assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
-    let looked = run(&tool, PASSWORD, &["doctor", "--tls-roots", &roots]).await?;
-    assert_eq!(looked.status, Some(0), "{looked:?}");
+    tool.exits(&["doctor", "--tls-roots", &roots], 0).await?;
     for command in [&["status", "a"][..], &["doctor"]] {
         let trusting = [command, &["--tls-roots", &roots]].concat();
-        let refused = run(&tool, "another", &trusting).await?;
-        assert_eq!(refused.status, Some(77), "{refused:?}");
-        let untrusted = run(&tool, PASSWORD, command).await?;
-        assert_eq!(untrusted.status, Some(77), "{untrusted:?}");
+        guessing.exits(&trusting, 77).await?;
+        tool.exits(command, 77).await?;
     }
     // The doctor does not name itself, and has the hints of the others.
-    let refused = run(&tool, "another", &["doctor", "--tls-roots", &roots]).await?;
-    assert!(refused.err.contains("WRONGPASS"), "{refused:?}");
+    let refused = guessing.run(&["doctor", "--tls-roots", &roots]).await?;
+    refused.expect_err(&["WRONGPASS"]);
     assert!(!refused.err.contains("`rwlease doctor`"), "{refused:?}");
-    let plain = Tool::new([format!("redis://127.0.0.1:{port}")]);
-    let unexpected = run(&plain, PASSWORD, &["doctor"]).await?;
-    assert!(unexpected.err.contains("check whether the port expects TLS"), "{unexpected:?}");
-    std::fs::remove_file(roots)?;
+    let plain = as_locker("redis", PASSWORD);
+    plain.run(&["doctor"]).await?.expect_err(&["check whether the port expects TLS"]);
     Ok(())
 }
 
 #[tokio::test]
 async fn roots_file_without_a_certificate_is_a_usage_error() -> Result {
-    let key = std::env::temp_dir().join(format!("rwlease-key-{}.pem", std::process::id()));
-    std::fs::write(&key, certificates()?.key)?;
+    let folder = TempFolder::new("key")?;
+    let key = folder.write("key.pem", certificates()?.key)?;
     let tool = Tool::new(["rediss://127.0.0.1:1"]);
     for command in [&["status", "a"][..], &["doctor"]] {
-        let ran = tool.run(&[command, &["--tls-roots", &key.to_string_lossy()]].concat()).await?;
-        assert_eq!(ran.status, Some(64), "{ran:?}");
-        assert!(ran.err.contains("no certificate in"), "{ran:?}");
+        let ran = tool.exits(&[command, &["--tls-roots", &key]].concat(), 64).await?;
+        ran.expect_err(&["no certificate in"]);
     }
-    std::fs::remove_file(key)?;
     Ok(())
 }
 
 #[tokio::test]
 async fn password_without_a_user_is_of_the_default_user() -> Result {
     let server = StandaloneServer::start_with(ServerSettings::default().password(PASSWORD)).await?;
-    let run = async |url: String, password: &str, args: &[&str]| {
-        let mut command = Tool::new([url]).command(args);
-        command.env("RWLEASE_PASSWORD", password);
-        fixture::ran(command).await
-    };
-    let bare = || format!("redis://{}", server.address());
+    let bare = Tool::new([format!("redis://{}", server.address())]);
     for args in [&["run", "a", "--", "true"][..], &["status", "a"], &["doctor"]] {
-        let ran = run(bare(), PASSWORD, args).await?;
-        assert_eq!(ran.status, Some(0), "{ran:?}");
+        bare.env("RWLEASE_PASSWORD", PASSWORD).exits(args, 0).await?;
     }
-    let refused = run(bare(), "another", &["status", "a"]).await?;
-    assert_eq!(refused.status, Some(77), "{refused:?}");
-    let with_its_own = run(server.url(), "another", &["status", "a"]).await?;
-    assert_eq!(with_its_own.status, Some(0), "{with_its_own:?}");
+    bare.env("RWLEASE_PASSWORD", "another").exits(&["status", "a"], 77).await?;
+    let with_its_own = Tool::new([server.url()]).env("RWLEASE_PASSWORD", "another");
+    with_its_own.exits(&["status", "a"], 0).await?;
     Ok(())
 }
 
@@ -105,18 +89,8 @@ async fn password_with_commas_in_a_url_is_accepted() -> Result {
     let other = StandaloneServer::start_with(ServerSettings::default().password("a,b,c")).await?;
     let tool = Tool::new([server.url()]);
     for args in [&["status", "a"][..], &["doctor"]] {
-        let ran = tool.run(args).await?;
-        assert_eq!(ran.status, Some(0), "{ran:?}");
+        tool.exits(args, 0).await?;
     }
-    let both = Tool::new([server.url(), other.url()]).run(&["doctor"]).await?;
-    assert!(both.out.contains("its own locks"), "{both:?}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn user_without_a_password_is_a_usage_error() -> Result {
-    let ran = Tool::new(["redis://127.0.0.1:1"]).run(&["status", "--user", "locker", "a"]).await?;
-    assert_eq!(ran.status, Some(64));
-    assert!(ran.err.contains("RWLEASE_PASSWORD"), "{ran:?}");
+    Tool::new([server.url(), other.url()]).run(&["doctor"]).await?.expect_out(&["its own locks"]);
     Ok(())
 }

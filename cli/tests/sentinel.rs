@@ -1,6 +1,6 @@
 //! A server that sentinels watch.
 
-use crate::fixture::{self, Tool};
+use crate::fixture::Tool;
 use testkit::{Result, SentinelConfigForTest, SentinelDeployment, ServerSettings};
 
 #[tokio::test]
@@ -12,53 +12,39 @@ async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
     })
     .await?;
     let tool = Tool::new([sentinels.url()]);
-    let ran = async |args: &[&str]| {
-        let mut command = tool.command(args);
-        command.env("RWLEASE_SENTINEL_PASSWORD", "of-sentinels");
-        fixture::ran(command).await
-    };
-    let held = ran(&["run", "a", "--", "echo", "held"]).await?;
-    assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
+    let told = tool.env("RWLEASE_SENTINEL_PASSWORD", "of-sentinels");
+    told.run(&["run", "a", "--", "echo", "held"]).await?.expect_output(0, "held\n");
     let old = sentinels.master().await?;
     let new = sentinels.fail_over().await?;
     assert_ne!(old, new);
-    let held = ran(&["run", "a", "--", "echo", "again"]).await?;
-    assert_eq!((held.status, held.out.as_str()), (Some(0), "again\n"), "{held:?}");
+    told.run(&["run", "a", "--", "echo", "again"]).await?.expect_output(0, "again\n");
 
-    let looked = ran(&["doctor"]).await?;
-    assert_eq!(looked.status, Some(0), "{looked:?}");
+    let looked = told.doctor(0).await?;
     let master = sentinels.server(new).address();
-    for line in [
+    looked.expect_out(&[
         "a single server that sentinels watch",
         &format!("names the master {master}"),
         "a lock was taken, handed over",
         "1 replica in step",
         "have two replicas, then set min-replicas-to-write 1",
-    ] {
-        assert!(looked.out.contains(line), "{line}: {}", looked.out);
-    }
+    ]);
     assert!(!looked.out.contains("down-after"), "{}", looked.out);
 
-    let locked_out = tool.run(&["status", "a"]).await?;
-    assert_eq!(locked_out.status, Some(77), "{locked_out:?}");
+    tool.exits(&["status", "a"], 77).await?;
     let wrong = sentinels.url_of(sentinels.sentinels(), "another");
-    let unknown = ran(&["status", "a", "--redis", &wrong]).await?;
-    assert_eq!(unknown.status, Some(64), "{unknown:?}");
-    assert!(unknown.err.contains("`another`"), "{unknown:?}");
-    let unknown = ran(&["doctor", "--redis", &wrong]).await?;
-    assert_eq!(unknown.status, Some(64), "{unknown:?}");
-    assert!(unknown.err.contains("`another`"), "{unknown:?}");
-    let locked_out = tool.run(&["doctor"]).await?;
-    assert_eq!(locked_out.status, Some(77), "{locked_out:?}");
+    for command in [&["status", "a"][..], &["doctor"]] {
+        let unknown = told.exits(&[command, &["--redis", &wrong]].concat(), 64).await?;
+        unknown.expect_err(&["`another`"]);
+    }
+    let locked_out = tool.exits(&["doctor"], 77).await?;
     assert!(!locked_out.err.contains("`rwlease doctor`"), "{locked_out:?}");
     for command in [&["status", "a"][..], &["doctor"]] {
         let sentinel = sentinels.sentinel(0).url();
-        let named = ran(&[command, &["--redis", &sentinel]].concat()).await?;
-        assert!(named.err.contains("use redis+sentinel://"), "{named:?}");
+        let named = told.run(&[command, &["--redis", &sentinel]].concat()).await?;
+        named.expect_err(&["use redis+sentinel://"]);
     }
     let both = format!("{},{}", sentinels.url(), sentinels.server(new).url());
-    let both = ran(&["status", "a", "--redis", &both]).await?;
-    assert_eq!(both.status, Some(64), "{both:?}");
+    told.exits(&["status", "a", "--redis", &both], 64).await?;
     Ok(())
 }
 
@@ -73,8 +59,7 @@ async fn doctor_of_healthy_servers_and_sentinels_finds_nothing() -> Result {
     let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
     for server in sentinels.servers() {
-        let told = |line: &str| line.contains(&server.address()) && line.contains("noeviction");
-        assert!(ran.out.lines().any(told), "{}", ran.out);
+        ran.expect_line("", &[&server.address(), "noeviction"]);
     }
     Ok(())
 }
@@ -89,14 +74,9 @@ async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
         ..SentinelConfigForTest::default()
     })
     .await?;
-    let doctor = async || {
-        let mut command =
-            Tool::new([sentinels.url()]).command(&["doctor", "--sentinel-user", "locker"]);
-        command.env("RWLEASE_SENTINEL_PASSWORD", "any");
-        fixture::ran(command).await
-    };
-    let ran = doctor().await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let tool = Tool::new([sentinels.url()]).env("RWLEASE_SENTINEL_PASSWORD", "any");
+    let doctor = &["doctor", "--sentinel-user", "locker"];
+    let ran = tool.exits(doctor, 0).await?;
     assert!(!ran.out.contains("lacks"), "{}", ran.out);
 
     for sentinel in sentinels.sentinels() {
@@ -107,12 +87,9 @@ async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
             ))
             .await?;
     }
-    let ran = doctor().await?;
-    assert_eq!(ran.status, Some(0), "the master is found: {ran:?}");
+    let ran = tool.exits(doctor, 0).await?; // the master is found
     for right in optional {
-        let told =
-            |line: &str| line.starts_with("warning") && line.contains(&format!("give {right}"));
-        assert!(ran.out.lines().any(told), "{right}: {}", ran.out);
+        ran.expect_line("warning", &[&format!("give {right}")]);
     }
     Ok(())
 }
@@ -129,16 +106,13 @@ async fn doctor_reports_few_slow_and_dead_sentinels() -> Result {
         sentinel.run_words::<()>("SENTINEL SET mymaster down-after-milliseconds 30000").await?;
     }
     let ran = Tool::new([sentinels.url()]).doctor(0).await?;
-    assert!(ran.out.contains("2 sentinels watch the server"), "{}", ran.out);
-    assert!(ran.out.contains("a failover takes up to 33s"), "{}", ran.out);
-    assert!(
-        ran.out.contains("min-replicas-to-write is set, with one connected replica"),
-        "{}",
-        ran.out
-    );
+    ran.expect_out(&[
+        "2 sentinels watch the server",
+        "a failover takes up to 33s",
+        "min-replicas-to-write is set, with one connected replica",
+    ]);
     assert!(!ran.out.contains("cut off"), "{}", ran.out);
     sentinels.sentinel(1).kill()?;
-    let ran = Tool::new([sentinels.url()]).doctor(0).await?;
-    assert!(ran.out.contains("this sentinel cannot be queried"), "{}", ran.out);
+    Tool::new([sentinels.url()]).doctor(0).await?.expect_out(&["this sentinel cannot be queried"]);
     Ok(())
 }

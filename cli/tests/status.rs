@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use rwlease::{Client, Slot};
 use serde_json::Value;
 
-use crate::fixture::{Ran, Tool, alone};
-use testkit::{Cluster, ClusterConfig, Result, StandaloneServer};
+use crate::fixture::{Tool, alone};
+use testkit::Result;
 
 /// The first two columns of a row.
 fn first_words(row: &str) -> String {
@@ -18,8 +18,7 @@ fn first_words(row: &str) -> String {
 #[tokio::test]
 async fn status_shows_holders_waiters_and_the_upgrader() -> Result {
     let (server, tool) = alone().await?;
-    let free = tool.run(&["status", "a"]).await?;
-    assert_eq!(free.status, Some(0));
+    let free = tool.exits(&["status", "a"], 0).await?;
     assert!(free.out.starts_with("a  slot 11174  free, 0 wait"), "{free:?}");
 
     let locks = Client::connect([server.url()]).await?;
@@ -60,13 +59,13 @@ async fn status_shows_holders_waiters_and_the_upgrader() -> Result {
 
 #[tokio::test]
 async fn status_shows_more_than_one_page() -> Result {
-    let server = StandaloneServer::start().await?;
+    let (server, tool) = alone().await?;
     let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let mut readers = Vec::new();
     for _ in 0..150 {
         readers.push(lock.read().await?);
     }
-    let status = Tool::new([server.url()]).status("a").await?;
+    let status = tool.status("a").await?;
     assert_eq!(status["readers"].as_array().map(Vec::len), Some(150));
     Ok(())
 }
@@ -90,28 +89,6 @@ async fn status_watch_repeats_until_interrupted() -> Result {
 }
 
 #[tokio::test]
-async fn list_shows_locks_by_prefix() -> Result {
-    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
-    let tool = Tool::new([cluster.node(1).url()]);
-    let locks = Client::connect(cluster.urls()).await?;
-    let mut guards = Vec::new();
-    for name in ["order:1", "order:2", "order:3", "other"] {
-        guards.push(locks.rwlock(name)?.read().await?);
-    }
-    let names = |ran: &Ran| -> Vec<String> {
-        let lines = ran.out.lines().skip(1); // the header
-        lines.filter_map(|line| line.split(' ').next()).map(String::from).collect()
-    };
-    let all = tool.run(&["list"]).await?;
-    assert_eq!(names(&all), ["order:1", "order:2", "order:3", "other"], "{all:?}");
-    let orders = tool.run(&["list", "order:"]).await?;
-    assert_eq!(names(&orders), ["order:1", "order:2", "order:3"]);
-    let none = tool.run(&["list", "nothing"]).await?;
-    assert_eq!((none.status, none.out.as_str()), (Some(0), ""));
-    Ok(())
-}
-
-#[tokio::test]
 async fn status_and_list_escape_control_characters_of_lock_names() -> Result {
     let (server, tool) = alone().await?;
     let (name, shown) = ("a\n\x1b[2Jb", "a\\n\\u{1b}[2Jb");
@@ -122,9 +99,8 @@ async fn status_and_list_escape_control_characters_of_lock_names() -> Result {
     let words = tool.run(&["status", name]).await?.out;
     assert!(words.starts_with(&format!("{shown}  slot")), "{words:?}");
     assert_eq!(tool.status(name).await?["name"], name);
-    let refused = tool.run(&["run", "--timeout", "0s", name, "--", "true"]).await?;
-    assert_eq!(refused.status, Some(75), "{refused:?}");
-    assert!(refused.err.contains("\\u{1b}[2Jb"), "{refused:?}");
+    let refused = tool.exits(&["run", "--timeout", "0s", name, "--", "true"], 75).await?;
+    refused.expect_err(&["\\u{1b}[2Jb"]);
     let revoked = tool.run(&["revoke", name]).await?.out;
     assert!(revoked.starts_with(&format!("revoked {shown} from")), "{revoked:?}");
     Ok(())

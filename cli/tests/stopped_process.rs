@@ -18,8 +18,7 @@ async fn run_stopped_past_its_lease_kills_its_command_on_waking() -> Result {
     let guard = lock.write().await?;
     assert!(is_alive(&command) && is_alive(&child), "nobody is there to stop them");
     run.signal(Signal::CONT)?;
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
+    let ran = run.ended().await?.expect_status(79);
     let why = "the lease was lost: `rwlease` or the machine stood still until it had ended";
     assert!(ran.err.contains(why) && ran.err.contains("was killed"), "{ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
@@ -41,8 +40,6 @@ async fn run_stopped_past_its_lease_reports_the_loss_of_an_ended_command() -> Re
         tokio::task::yield_now().await;
     }
     run.signal(Signal::CONT)?;
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
-    assert!(ran.err.contains("ended by itself"), "{ran:?}");
+    run.ended().await?.expect_status(79).expect_err(&["ended by itself"]);
     Ok(())
 }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use crate::fixture::{LONG, RWLEASE, alone, hearing};
+use crate::fixture::{LONG, RWLEASE, Ran, alone, hearing};
 use testkit::{Error, Result, StandaloneServer};
 
 /// A run on a terminal of its own, with what is typed there and what was shown so far.
@@ -54,12 +54,13 @@ impl OnTerminal {
         Ok(())
     }
 
-    /// Its exit status and all that was shown.
-    async fn ended(mut self) -> Result<(Option<i32>, String)> {
+    /// Its output is all that was shown.
+    async fn ended(mut self) -> Result<Ran> {
         let stdin = self.process.stdin.take(); // its end would end `script`
         let output = timeout(LONG, self.process.wait_with_output()).await??;
         drop(stdin);
-        Ok((output.status.code(), self.shown + &String::from_utf8_lossy(&output.stdout)))
+        let out = self.shown + &String::from_utf8_lossy(&output.stdout);
+        Ok(Ran { status: output.status.code(), out, err: String::new() })
     }
 }
 
@@ -69,9 +70,7 @@ async fn run_gives_its_command_the_terminal() -> Result {
     let mut run = OnTerminal::start(&server, "run a -- sh -c 'read line; echo got $line; exit 5'")?;
     tool.until("a", |status| status["locked"] == true).await?;
     run.types("words\n").await?;
-    let (status, shown) = run.ended().await?;
-    assert_eq!(status, Some(5), "{shown}");
-    assert!(shown.contains("got words"), "{shown}");
+    run.ended().await?.expect_status(5).expect_out(&["got words"]);
     Ok(())
 }
 
@@ -87,8 +86,8 @@ async fn ctrl_c_reaches_the_command_once() -> Result {
         let mut run = OnTerminal::start(&server, &script)?;
         run.shows("ready").await?;
         run.types("\x03").await?;
-        let (status, shown) = run.ended().await?;
-        assert_eq!((status, shown.matches("hit").count()), (Some(0), 1), "{shown}");
+        let ran = run.ended().await?.expect_status(0);
+        assert_eq!(ran.out.matches("hit").count(), 1, "{ran:?}");
     }
     Ok(())
 }
@@ -103,7 +102,7 @@ async fn ctrl_z_without_job_control_does_not_stop_the_command() -> Result {
         let mut run = OnTerminal::shell(&server, &format!("{begin} {RWLEASE} {command}; exit $?"))?;
         run.shows("ready").await?;
         run.types("\x1a").await?;
-        assert_eq!(run.ended().await?.0, Some(5), "{begin}");
+        run.ended().await?.expect_status(5);
     }
     Ok(())
 }
@@ -118,7 +117,7 @@ async fn ctrl_z_without_job_control_does_not_stop_a_waiter() -> Result {
     run.types("\x1a").await?;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let _ = guard.release().await?;
-    assert_eq!(run.ended().await?.0, Some(0));
+    run.ended().await?.expect_status(0);
     Ok(())
 }
 
@@ -135,9 +134,7 @@ async fn ctrl_z_with_job_control_stops_run_and_its_command() -> Result {
     let mut run = OnTerminal::shell(&server, &script)?;
     run.shows("ready").await?;
     run.types("\x1a").await?;
-    let (status, shown) = run.ended().await?;
-    assert_eq!(status, Some(5), "{shown}");
-    assert!(shown.contains("stopped"), "{shown}");
+    run.ended().await?.expect_status(5).expect_out(&["stopped"]);
     Ok(())
 }
 
@@ -153,9 +150,7 @@ async fn run_that_waits_shows_the_holder_and_its_queue_position() -> Result {
     run.shows("1 before you").await?;
     run.shows(&format!(":{} has written for", std::process::id())).await?;
     run.types("\x03").await?;
-    let (status, shown) = run.ended().await?;
-    assert_eq!(status, Some(130), "{shown}");
-    assert!(shown.contains("waiting for a") && shown.contains("1 before you"), "{shown}");
+    run.ended().await?.expect_status(130).expect_out(&["waiting for a", "1 before you"]);
     assert_eq!(tool.status("a").await?["waiter_count"], 1, "it left the queue");
     let _ = guard.release().await?;
     assert_eq!(before.ended().await?.status, Some(0));
@@ -176,8 +171,6 @@ async fn run_that_waits_shows_that_the_server_does_not_reply() -> Result {
 #[tokio::test]
 async fn doctor_on_a_terminal_is_coloured() -> Result {
     let server = StandaloneServer::start().await?;
-    let (status, shown) = OnTerminal::start(&server, "doctor")?.ended().await?;
-    assert_eq!(status, Some(0), "{shown}");
-    assert!(shown.contains("\x1b["), "{shown}");
+    OnTerminal::start(&server, "doctor")?.ended().await?.expect_status(0).expect_out(&["\x1b["]);
     Ok(())
 }

@@ -27,17 +27,15 @@ async fn run_transfer_is_accepted_and_released_by_the_command() -> Result {
 #[tokio::test]
 async fn run_transfer_keeps_the_lock_held_after_run_has_ended() -> Result {
     let (server, tool) = alone().await?;
-    let ran = tool.run(&["run", "--transfer", "a", "--", "printenv", "RWLEASE_TRANSFER"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran =
+        tool.exits(&["run", "--transfer", "a", "--", "printenv", "RWLEASE_TRANSFER"], 0).await?;
     assert_eq!(tool.status("a").await?["locked"], true, "nobody has released it");
     let transfer: LeaseTransfer = ran.out.trim().parse()?;
     let locks = Client::connect([server.url()]).await?;
     let guard = locks.accept_transfer(&transfer).await?;
     assert_eq!(guard.fencing_token().get(), transfer.fencing_token().get());
-    let mut late = tool.command(&["run", "--accept-transfer", "a", "--", "true"]);
-    late.env("RWLEASE_TRANSFER", transfer.to_string());
-    let ran = crate::fixture::ran(late).await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
+    let late = tool.env("RWLEASE_TRANSFER", transfer.to_string());
+    let ran = late.exits(&["run", "--accept-transfer", "a", "--", "true"], 79).await?;
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     assert!(!ran.err.contains(&transfer.to_string()), "{ran:?}");
     let _ = guard.release().await?;
@@ -48,8 +46,7 @@ async fn run_transfer_keeps_the_lock_held_after_run_has_ended() -> Result {
 #[tokio::test]
 async fn run_transfer_to_a_missing_command_leaves_the_lock_free() -> Result {
     let (_server, tool) = alone().await?;
-    let ran = tool.run(&["run", "--transfer", "a", "--", "/no/such/command"]).await?;
-    assert_eq!(ran.status, Some(127), "{ran:?}");
+    tool.exits(&["run", "--transfer", "a", "--", "/no/such/command"], 127).await?;
     assert_eq!(tool.status("a").await?["locked"], false);
     Ok(())
 }
@@ -57,19 +54,15 @@ async fn run_transfer_to_a_missing_command_leaves_the_lock_free() -> Result {
 #[tokio::test]
 async fn run_accept_transfer_with_an_invalid_value_is_a_usage_error() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
-    let ran = tool.run(&["run", "--accept-transfer", "a", "--", "true"]).await?;
-    assert_eq!(ran.status, Some(64), "{ran:?}");
+    tool.exits(&["run", "--accept-transfer", "a", "--", "true"], 64).await?;
     for (transfer, name) in [
         ("nonsense", "a"),
         ("rwlease-transfer-1:w:99999999999000001D:1700000000000000:1700000:b", "a"),
     ] {
-        let mut command = tool.command(&["run", "--accept-transfer", name, "--", "true"]);
-        command.env("RWLEASE_TRANSFER", transfer);
-        let ran = crate::fixture::ran(command).await?;
-        assert_eq!(ran.status, Some(64), "{ran:?}");
+        let tool = tool.env("RWLEASE_TRANSFER", transfer);
+        let ran = tool.exits(&["run", "--accept-transfer", name, "--", "true"], 64).await?;
         assert!(ran.err.contains("RWLEASE_TRANSFER") && !ran.err.contains("9999"), "{ran:?}");
     }
-    let ran = tool.run(&["run", "--accept-transfer", "--read", "a", "--", "true"]).await?;
-    assert_eq!(ran.status, Some(64), "{ran:?}");
+    tool.exits(&["run", "--accept-transfer", "--read", "a", "--", "true"], 64).await?;
     Ok(())
 }

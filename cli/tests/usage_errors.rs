@@ -1,20 +1,17 @@
 //! Each error: its exit status, and one line that says what to do.
 
 use std::io::Write;
-use std::process::Stdio;
 
 use rustix::process::geteuid;
 use rwlease::Client;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 use crate::fixture::{self, LONG, RWLEASE, Tool, alone, hearing};
-use testkit::{Cluster, ClusterConfig, Error, Fake, Result, ServerSettings, StandaloneServer};
+use testkit::{Cluster, ClusterConfig, Fake, Result, ServerSettings, StandaloneServer, TempFolder};
 
 /// The status, and a word of the line.
 async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
-    let ran = tool.run(args).await?;
-    assert_eq!(ran.status, Some(status), "{args:?}: {ran:?}");
+    let ran = tool.exits(args, status).await?;
     assert_eq!(ran.err.lines().count(), 1, "{args:?}: {ran:?}");
     assert!(ran.err.starts_with("rwlease: ") && ran.err.contains("; "), "{args:?}: {ran:?}");
     assert!(ran.err.contains(word), "{args:?}: {ran:?}");
@@ -44,6 +41,7 @@ async fn command_line_errors_exit_64_and_name_the_cause() -> Result {
         (&["completions", "csh"], "bash"),
         (&["man", "nothing"], "nothing"),
         (&["status", "a", "--tls-cert", "x"], "--tls-key"),
+        (&["status", "a", "--user", "locker"], "RWLEASE_PASSWORD"),
         (&["status", "a", "--redis", "redis://u:secret@x:y"], "`redis://u:***@x:y`"),
         (&["status", "a", "--redis", "redis://u@x"], "`user:password@`"),
         (&["doctor", "--redis", "http://x"], "invalid URL of a server `http://x`"),
@@ -133,15 +131,13 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
         writeln!(std::io::stderr(), "{what}: not run: {}", can.err)?;
         return Ok(());
     }
-    let resolver = std::env::temp_dir().join(format!("rwlease-resolv-{}", std::process::id()));
-    std::fs::write(&resolver, "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n")?;
+    let folder = TempFolder::new("resolver")?;
+    let resolver =
+        folder.write("resolv.conf", "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n")?;
     let mut command = hearing("unshare");
     command.args([rights, "sh", "-c", NETWORK]).arg(&resolver);
     command.args([MUTE, RWLEASE, "status", "--redis", "redis://a.name.example", "a"]);
-    let ran = fixture::ran(command).await?;
-    std::fs::remove_file(resolver)?;
-    assert_eq!(ran.status, Some(69), "{ran:?}");
-    assert!(ran.err.contains("a.name.example"), "{ran:?}");
+    fixture::ran(command).await?.expect_status(69).expect_err(&["a.name.example"]);
     Ok(())
 }
 
@@ -161,9 +157,8 @@ async fn commands_on_keys_of_another_type_exit_65() -> Result {
 
 #[tokio::test]
 async fn run_timeout_covers_unanswered_calls() -> Result {
-    let server = StandaloneServer::start().await?;
+    let (server, tool) = alone().await?;
     server.freeze()?;
-    let tool = Tool::new([server.url()]);
     fails(&tool, &["run", "--timeout", "50ms", "a", "--", "true"], 69, "--timeout").await
 }
 
@@ -190,21 +185,15 @@ async fn run_timeout_exits_69_on_server_trouble_and_75_behind_a_holder() -> Resu
     let waiter = tool.start(&["run", "--timeout", "4s", "a", "--", "true"])?;
     tool.until("a", |status| status["waiter_count"] == 1).await?;
     server.kill()?;
-    let ran = waiter.ended().await?;
-    assert_eq!(ran.status, Some(69), "{ran:?}");
-    assert!(ran.err.contains("no reply in time"), "{ran:?}");
+    waiter.ended().await?.expect_status(69).expect_err(&["no reply in time"]);
     Ok(())
 }
 
 #[tokio::test]
 async fn run_without_a_timeout_reports_server_trouble() -> Result {
     let cluster = without_a_slot().await?;
-    let mut command = Tool::new(cluster.urls()).command(&["run", "a", "--", "true"]);
-    command.stderr(Stdio::piped());
-    let mut process = command.spawn()?;
-    let err = process.stderr.take().ok_or_else(|| Error::new("no stderr"))?;
-    let line = timeout(LONG, BufReader::new(err).lines().next_line()).await??;
-    let line = line.unwrap_or_default();
+    let mut run = Tool::new(cluster.urls()).start(&["run", "a", "--", "true"])?;
+    let line = run.err_line().await?;
     assert!(line.starts_with("rwlease: still waiting: "), "{line}");
     assert!(line.contains("no master serves slot"), "{line}");
     Ok(())

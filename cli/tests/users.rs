@@ -5,22 +5,19 @@
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
 
 use rustix::process::{Signal, geteuid, kill_process};
 use rwlease::Client;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{ChildStderr, Command};
-use tokio::time::timeout;
+use tokio::process::Command;
 
-use crate::fixture::{self, LONG, RWLEASE, alone, hearing, is_alive, pid};
-use testkit::{Error, Result};
+use crate::fixture::{self, RWLEASE, alone, hearing, is_alive, pid};
+use testkit::{Result, TempFolder};
 
 /// The user `nobody`.
 const NOBODY: &str = "65534";
 
 /// A folder with `rwlease`, and with `become`, which changes its user.
-struct Programs(PathBuf);
+struct Programs(TempFolder);
 
 impl Programs {
     /// None if this process is not that of root, which is said.
@@ -29,20 +26,17 @@ impl Programs {
             writeln!(std::io::stderr(), "users::{test}: not run, it needs root")?;
             return Ok(None);
         }
-        let folder =
-            std::env::temp_dir().join(format!("rwlease-users-{}-{test}", std::process::id()));
-        let programs = Programs(folder);
-        fs::create_dir_all(&programs.0)?;
-        fs::set_permissions(&programs.0, Permissions::from_mode(0o755))?;
+        let folder = TempFolder::new(&format!("users-{test}"))?;
+        fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
         for (name, from, mode) in
             [("rwlease", RWLEASE, 0o755), ("become", "/usr/bin/setpriv", 0o4755)]
         {
-            let file = programs.0.join(name);
+            let file = folder.join(name);
             fs::copy(from, &file)?;
             chown(&file, Some(0), Some(0))?;
             fs::set_permissions(&file, Permissions::from_mode(mode))?;
         }
-        Ok(Some(programs))
+        Ok(Some(Programs(folder)))
     }
 
     fn path(&self, name: &str) -> String {
@@ -59,18 +53,6 @@ impl Programs {
     }
 }
 
-impl Drop for Programs {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The next line of the standard error.
-async fn next(err: &mut Lines<BufReader<ChildStderr>>) -> Result<String> {
-    let line = timeout(LONG, err.next_line()).await??;
-    line.ok_or_else(|| Error::new("no more is said"))
-}
-
 /// A shell that becomes root, says its id, and sleeps.
 fn as_root(become_root: &str) -> String {
     format!("exec {become_root} --reuid 0 --regid 0 --clear-groups sh -c 'echo $$; exec sleep 600'")
@@ -84,24 +66,22 @@ async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Resul
     let command = programs.run(&server.url(), &["--lease", "2s", "a", "--", "sh", "-c", &script]);
     let mut run = fixture::start(command)?;
     let sleeper = run.line().await?;
-    let mut err = BufReader::new(run.err()?).lines();
-    let mut line = async || next(&mut err).await;
 
-    let told = line().await?;
+    let told = run.err_line().await?;
     let named = format!("process {sleeper} (`sleep`) runs as another user");
     assert!(told.contains(&named) && told.contains("run `rwlease` itself as that user"), "{told}");
     run.signal(Signal::TERM)?;
-    let told = line().await?;
+    let told = run.err_line().await?;
     assert!(told.contains("SIGTERM did not reach the command"), "{told}");
 
     tool.run(&["revoke", "a"]).await?;
     let next = Client::connect([server.url()]).await?.rwlock("a")?.write().await?;
     assert!(is_alive(&sleeper), "nobody can stop it");
-    let told = line().await?;
+    let told = run.err_line().await?;
     assert!(told.contains("the lease is lost") && told.contains("cannot be stopped"), "{told}");
 
     kill_process(pid(sleeper.parse()?)?, Signal::KILL)?;
-    let told = line().await?;
+    let told = run.err_line().await?;
     assert!(told.contains("it was revoked") && told.contains("ended by itself"), "{told}");
     assert_eq!(run.ended().await?.status, Some(79));
     let _ = next.release().await?;
@@ -118,9 +98,8 @@ async fn run_whose_script_started_a_process_of_another_user_names_it() -> Result
     let mut run = fixture::start(command)?;
     let sleeper = run.line().await?;
     tool.run(&["revoke", "a"]).await?;
-    let mut err = BufReader::new(run.err()?).lines();
     let named = format!("process {sleeper} (`sleep`) could not be stopped and goes on");
-    while !next(&mut err).await?.contains(&named) {}
+    while !run.err_line().await?.contains(&named) {}
     assert!(is_alive(&sleeper), "nobody can stop it");
     kill_process(pid(sleeper.parse()?)?, Signal::KILL)?;
     assert_eq!(run.ended().await?.status, Some(79));
@@ -132,7 +111,6 @@ async fn run_of_a_set_uid_program_of_another_user_is_rejected() -> Result {
     let Some(programs) = Programs::make("refused")? else { return Ok(()) };
     let path = programs.path("become");
     let ran = fixture::ran(programs.run("127.0.0.1:1", &["a", "--", &path, "true"])).await?;
-    assert_eq!(ran.status, Some(126), "{ran:?}");
-    assert!(ran.err.contains("with the rights of another user (id 0)"), "{ran:?}");
+    ran.expect_status(126).expect_err(&["with the rights of another user (id 0)"]);
     Ok(())
 }

@@ -2,24 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fixture::{LONG, Tool, alone};
+use crate::fixture::{Tool, alone};
 use testkit::{Result, StandaloneServer};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 #[tokio::test]
 async fn run_wait_for_servers_runs_after_a_late_start_and_prints_one_line() -> Result {
     let (server, tool) = alone().await?;
     server.kill()?;
     let began = Instant::now();
-    let at_once = tool.run(&["run", "a", "--", "echo", "ran"]).await?;
-    assert_eq!(at_once.status, Some(69), "{at_once:?}");
+    tool.exits(&["run", "a", "--", "echo", "ran"], 69).await?;
     assert!(began.elapsed() < Duration::from_secs(3));
     let run = tool.start(&["--wait-for-servers", "50s", "run", "a", "--", "echo", "ran"])?;
     sleep(Duration::from_secs(3)).await;
     server.restart().await?;
-    let ran = run.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "ran\n"), "{ran:?}");
+    let ran = run.ended().await?.expect_output(0, "ran\n");
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     assert!(ran.err.contains("refused") && ran.err.contains("waiting up to 50s"), "{ran:?}");
     Ok(())
@@ -29,14 +26,12 @@ async fn run_wait_for_servers_runs_after_a_late_start_and_prints_one_line() -> R
 async fn wait_for_servers_ends_at_its_time_and_at_a_wrong_password() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     let began = Instant::now();
-    let ran = tool.run(&["--wait-for-servers", "2s", "status", "a"]).await?;
-    assert_eq!((ran.status, ran.err.lines().count()), (Some(69), 2), "{ran:?}");
+    tool.run(&["--wait-for-servers", "2s", "status", "a"]).await?.expect_err_lines(69, 2);
     assert!(began.elapsed() >= Duration::from_secs(2) && began.elapsed() < Duration::from_secs(20));
     let settings = testkit::ServerSettings::default().password("right");
     let server = StandaloneServer::start_with(settings).await?;
     let tool = Tool::new([format!("redis://:wrong@{}", server.address())]);
-    let ran = tool.run(&["--wait-for-servers", "59s", "status", "a"]).await?;
-    assert_eq!((ran.status, ran.err.lines().count()), (Some(77), 1), "{ran:?}");
+    tool.run(&["--wait-for-servers", "59s", "status", "a"]).await?.expect_err_lines(77, 1);
     Ok(())
 }
 
@@ -44,8 +39,7 @@ async fn wait_for_servers_ends_at_its_time_and_at_a_wrong_password() -> Result {
 async fn wait_for_servers_of_several_deployments_prints_one_line() -> Result {
     let (first, second) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
     let tool = Tool::new([first.url(), second.url()]);
-    let ran = tool.run(&["--wait-for-servers", "3s", "status", "a"]).await?;
-    assert_eq!((ran.status, ran.err.lines().count()), (Some(64), 2), "{ran:?}");
+    let ran = tool.run(&["--wait-for-servers", "3s", "status", "a"]).await?.expect_err_lines(64, 2);
     assert!(ran.err.contains("waiting up to 3s"), "{ran:?}");
     let ran = tool.run(&["--wait-for-servers", "3s", "--url", "none", "status", "a"]).await?;
     assert_eq!((ran.status, ran.err.lines().count()), (Some(64), 1), "{ran:?}");
@@ -58,16 +52,14 @@ async fn run_at_risk_prints_one_line_an_episode_and_goes_on() -> Result {
     let script = "echo ready; sleep 11; echo done";
     let mut run = tool.start(&["run", "--lease", "6s", "a", "--", "sh", "-c", script])?;
     assert_eq!(run.line().await?, "ready");
-    let mut err = BufReader::new(run.err()?).lines();
     for _ in 0..2 {
         server.freeze()?;
-        let line = timeout(LONG, err.next_line()).await??.unwrap_or_default();
+        let line = run.err_line().await?;
         assert!(line.contains("no renewal of the lease succeeds; unless one does"), "{line}");
         server.thaw()?;
         sleep(Duration::from_secs(1)).await;
     }
-    let ran = run.ended().await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "done\n"), "{ran:?}");
-    assert_eq!(err.next_line().await?, None);
+    let ran = run.ended().await?.expect_output(0, "done\n");
+    assert_eq!(ran.err, "");
     Ok(())
 }

@@ -77,23 +77,22 @@ mod migration {
     use chaos::scorecard_rows::{Row, rows};
     use chaos::verdict::Outcome;
 
-    pub async fn locks_under_load_without_faults_keep_every_promise(
-        _: Backend,
-        compose: &Compose,
-    ) -> Result {
-        row(compose, "steady").await
+    /// Makes a test of each of these rows.
+    macro_rules! tests_of_rows {
+        ($($test:ident: $row:literal;)*) => {
+            $(
+                pub async fn $test(_: Backend, compose: &Compose) -> Result {
+                    row(compose, $row).await
+                }
+            )*
+        };
     }
 
-    pub async fn slots_move_key_by_key(_: Backend, compose: &Compose) -> Result {
-        row(compose, "moves").await
-    }
-
-    pub async fn two_masters_name_each_other(_: Backend, compose: &Compose) -> Result {
-        row(compose, "split-master").await
-    }
-
-    pub async fn scripts_are_forgotten(_: Backend, compose: &Compose) -> Result {
-        row(compose, "flush").await
+    tests_of_rows! {
+        locks_under_load_without_faults_keep_every_promise: "steady";
+        slots_move_key_by_key: "moves";
+        two_masters_name_each_other: "split-master";
+        scripts_are_forgotten: "flush";
     }
 
     async fn row(compose: &Compose, name: &str) -> Result {
@@ -113,22 +112,15 @@ mod migration {
                 std::process::id(),
                 row.name
             ));
-            let mut run =
-                run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder).await?;
-            for _ in 1..TRIES {
-                if run.verdict.outcome() == Outcome::Void {
-                    println!("{}", run.report());
-                    run =
-                        run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder)
-                            .await?;
+            for attempt in 1..=TRIES {
+                let cluster = compose.as_cluster().await?;
+                let run = run_on(cluster, row, variant, row.smoke, seed, &folder).await?;
+                let (report, logs) = (run.report(), folder.display());
+                match run.verdict.outcome() {
+                    Outcome::Kept => break,
+                    Outcome::Void if attempt < TRIES => println!("{report}"),
+                    _ => return Err(Error::new(format!("seed {seed}, logs in {logs}: {report}"))),
                 }
-            }
-            if run.verdict.outcome() != Outcome::Kept {
-                let broken = run.report();
-                return Err(Error::new(format!(
-                    "seed {seed}, logs in {}: {broken}",
-                    folder.display()
-                )));
             }
             std::fs::remove_dir_all(folder)?;
         }
@@ -248,17 +240,14 @@ mod partition {
     /// Waits until every replica has what was written before the PING, by any client.
     async fn replicated(compose: &Compose) -> Result {
         for number in compose.masters().await? {
-            let wait_limit = PollLimit::new("the replicas to have everything");
-            loop {
+            let has_everything = || async {
                 let mut wait = redis::pipe();
                 wait.cmd("PING").ignore().cmd("WAIT").arg(1).arg(1_000);
                 let mut connection = compose.node(number).connect().await?;
                 let (replicas,): (u64,) = wait.query_async(&mut connection).await?;
-                if replicas >= 1 {
-                    break;
-                }
-                wait_limit.pause("not yet").await?;
-            }
+                Ok(replicas >= 1)
+            };
+            PollLimit::new("the replicas to have everything").until(has_everything).await?;
         }
         Ok(())
     }

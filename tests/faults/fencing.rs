@@ -6,21 +6,15 @@ use std::time::Duration;
 use futures::future::join;
 use rwlease::Client;
 use testkit::{
-    Cluster, ClusterConfig, ConnectBuilder, FencingReport, RedisStore, Result, StandaloneServer,
-    connect, round_count, run_fencing_rounds,
+    Cluster, ClusterConfig, ConnectBuilder, RedisStore, Result, StandaloneServer, connect,
+    round_count, run_fencing_rounds,
 };
-
-fn judge(report: &FencingReport) {
-    println!("{} rounds, {} writes refused", report.rounds, report.refused);
-    assert!(report.faults.is_empty(), "{:#?}", report.faults);
-    assert!(report.refused >= report.rounds, "{report:?}");
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fenced_value_accepts_no_stale_writer() -> Result {
     let server = StandaloneServer::start().await?;
     let (one, other) = (connect(&[server.url()]).await?, connect(&[server.url()]).await?);
-    judge(&run_fencing_rounds([&one, &other], &RedisStore(&other), round_count()).await?);
+    run_fencing_rounds([&one, &other], &RedisStore(&other), round_count()).await?.expect_no_fault();
     Ok(())
 }
 
@@ -47,7 +41,7 @@ async fn fenced_value_accepts_no_stale_writer_while_its_slot_moves() -> Result {
         Result::Ok(count)
     };
     let (report, moves) = join(rounds, moves).await;
-    judge(&report?);
+    report?.expect_no_fault();
     println!("the slot moved {} times", moves?);
     Ok(())
 }
@@ -56,7 +50,7 @@ async fn fenced_value_accepts_no_stale_writer_while_its_slot_moves() -> Result {
 #[cfg(feature = "embedded")]
 #[tokio::test(flavor = "multi_thread")]
 async fn fencing_rounds_find_a_fault_of_the_script() -> Result {
-    let folder = std::env::temp_dir().join(format!("rwlease-fencing-{}", std::process::id()));
+    let folder = testkit::TempFolder::new("fencing")?;
     copy_scripts(&testkit::find_in_project("lua").expect("the scripts"), &folder)?;
     let file = folder.join("lib/fenced_writer.lua");
     let text = std::fs::read_to_string(&file)?;
@@ -67,7 +61,6 @@ async fn fencing_rounds_find_a_fault_of_the_script() -> Result {
     let connect =
         async || Client::builder().scripts_from(&folder).unwrap().connect_embedded(&engine).await;
     let (one, other) = (connect().await?, connect().await?);
-    std::fs::remove_dir_all(&folder)?;
     let report = run_fencing_rounds([&one, &other], &RedisStore(&other), 64).await?;
     assert!(report.faults.iter().any(|fault| fault.contains("in place of")), "{report:?}");
     Ok(())

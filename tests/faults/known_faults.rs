@@ -20,7 +20,7 @@ use chaos::scorecard_rows::{Promise, Row, Variant, rows};
 use chaos::staying::{Measured, Usage};
 use chaos::store::{Store, StoreClient, StoreWrite};
 use chaos::verdict::{Outcome, Verdict};
-use testkit::{Error, Result};
+use testkit::{Error, Result, TempFolder};
 
 const PATIENCE: Nanos = 10_000_000_000;
 
@@ -643,11 +643,10 @@ fn scorecard_adds_up_runs_of_one_version_by_server() {
         with_field(of_row(6, "step", result("Redis 8.2.3", 900)), "overlaps", json!(2)),
     ];
     let lines: Vec<String> = runs.iter().map(Value::to_string).collect();
-    let file = std::env::temp_dir().join(format!("rwlease-runs-{}.jsonl", std::process::id()));
-    std::fs::write(&file, lines.join("\n")).unwrap();
+    let folder = TempFolder::new("runs").unwrap();
+    let file = folder.write("chaos.jsonl", lines.join("\n")).unwrap();
     let script = testkit::project_root().join("scripts/publish");
     let said = Command::new(script).arg("--scorecard").arg(&file).output().unwrap();
-    std::fs::remove_file(&file).unwrap();
     let card = String::from_utf8(said.stdout).unwrap();
     for line in [
         "| `failover` | a replica takes over | no overlap | 51 | 3,000 | 0 | 1 in 17 faults | 2 |",

@@ -1,6 +1,5 @@
 //! TLS, and a user that has only the rights it needs.
 
-use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use rwlease::TwoKeyRwLock;
 use rwlease::{Client, ClientBuilder, Error, ErrorKind, ReleaseOutcome, Result as Outcome};
 use testkit::{
     Backend, Certificates, Cluster, ClusterConfig, PollLimit, Result, Server, ServerSettings,
-    StandaloneServer, is_subscribed_waiter,
+    StandaloneServer, error_chain, is_subscribed_waiter,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -205,27 +204,14 @@ async fn a_hand_off_is_pushed() -> Result {
     });
     let wait_limit = PollLimit::new("the waiter to be pushed to");
     let master = cluster.node(cluster.master_of(lock.slot().get()).await?);
-    loop {
+    let is_pushed_to = || async {
         let entries: Vec<String> = master.run_words("HVALS rwlease:pushed").await?;
-        if entries.iter().any(|entry| is_subscribed_waiter(entry)) {
-            break;
-        }
-        wait_limit.pause("it polls").await?;
-    }
+        Ok(entries.iter().any(|entry| is_subscribed_waiter(entry)))
+    };
+    wait_limit.until(is_pushed_to).await?;
     let _ = held.release().await?;
     drop(timeout(LONG / 2, waiting).await???);
     Ok(())
-}
-
-/// The messages of an error and of all its sources.
-fn words(error: &Error) -> String {
-    let mut said = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        said = format!("{said}: {inner}");
-        source = inner.source();
-    }
-    said
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -257,7 +243,7 @@ async fn lock_two_keys(locks: &Client) -> Outcome<ReleaseOutcome> {
 /// The error names the right by itself in quotes, or in the list of all rights.
 fn names(error: &Error, right: &str) {
     assert_eq!(error.kind(), ErrorKind::Rejected, "{right}: {error:?}");
-    let said = words(error);
+    let said = error_chain(error);
     assert!(
         said.contains(&format!("'{right}'")) || said.contains(&format!("+{right}")),
         "{right}: {said}"
@@ -394,10 +380,11 @@ async fn connect_with_wrong_password_or_authority_is_refused_with_the_reason() -
     };
     let error = refused("wrong", &own.authority).await;
     assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
-    assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
+    assert!(error_chain(&error).contains("WRONGPASS"), "{}", error_chain(&error));
     let error = refused(PASSWORD, &strange.authority).await;
     assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
-    assert!(words(&error).to_lowercase().contains("certificate"), "{}", words(&error));
+    let told = error_chain(&error);
+    assert!(told.to_lowercase().contains("certificate"), "{told}");
     Ok(())
 }
 
@@ -477,7 +464,7 @@ async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Re
     // Fixed credentials are not tried again.
     let error = fixed.rwlock("order")?.write().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
-    assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
+    assert!(error_chain(&error).contains("WRONGPASS"), "{}", error_chain(&error));
     Ok(())
 }
 

@@ -121,9 +121,7 @@ async fn sentinel_client_with_one_sentinel_left_follows_a_failover() -> Result {
     let held = locks.rwlock("b")?.write().lease(LEASE).await?;
     let old = sentinels.master().await?;
     let wait_limit = PollLimit::new("the replica to have the lock");
-    while !sentinels.server(1 - old).run_words::<bool>("EXISTS rwlease:b").await? {
-        wait_limit.pause("it has not").await?;
-    }
+    wait_limit.until(|| sentinels.server(1 - old).run_words("EXISTS rwlease:b")).await?;
     sentinels.server(old).kill()?;
     sentinels.new_master(old).await?;
     sentinels.sentinel(1).kill()?;
@@ -145,17 +143,15 @@ async fn the_least_rights_at_sentinels_are_enough() -> Result {
         Client::builder().sentinel(sentinel.credentials(Credentials::new("locker", "PASSWORD")));
     let locks = backend().connect::<&str>(settings, &[]).await?;
     let wait_limit = PollLimit::new("the client to be subscribed");
-    loop {
+    let is_subscribed = || async {
         let mut subscribers = 0;
         for sentinel in sentinels.sentinels() {
             let clients: String = sentinel.run_words("CLIENT LIST").await?;
             subscribers += clients.lines().filter(|line| line.contains(" sub=1 ")).count();
         }
-        if subscribers == 2 {
-            break;
-        }
-        wait_limit.pause(format!("{subscribers} subscriptions")).await?;
-    }
+        Ok(subscribers == 2)
+    };
+    wait_limit.until(is_subscribed).await?;
     for sentinel in sentinels.sentinels() {
         // The right to set the library's name may be missing.
         let refused: redis::Value = sentinel.run_words("ACL LOG").await?;

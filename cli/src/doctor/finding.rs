@@ -30,6 +30,22 @@ impl Finding {
         Finding { severity: level, nodes: Vec::new(), message: says }
     }
 
+    pub fn ok(says: impl Into<String>) -> Self {
+        Finding::new(Severity::Ok, says)
+    }
+
+    pub fn info(says: impl Into<String>) -> Self {
+        Finding::new(Severity::Info, says)
+    }
+
+    pub fn warning(says: impl Into<String>) -> Self {
+        Finding::new(Severity::Warning, says)
+    }
+
+    pub fn error(says: impl Into<String>) -> Self {
+        Finding::new(Severity::Error, says)
+    }
+
     pub fn at(mut self, node: impl Into<String>) -> Self {
         self.nodes.push(node.into());
         self

@@ -43,7 +43,7 @@ fn unreachable(deployment: &Deployment) -> Vec<Finding> {
         let says = format!(
             "this URL cannot be queried: {why}; check that the server runs, or leave the URL out"
         );
-        Some(Finding::new(Severity::Warning, says).at(named.address.to_string()))
+        Some(Finding::warning(says).at(named.address.to_string()))
     });
     gone.collect()
 }
@@ -60,7 +60,7 @@ fn multiple_servers_at_address(deployment: &Deployment) -> Vec<Finding> {
             "{servers} servers answer at this address, each with its own locks, so two can hold one lock; name the server itself \
              (or was it just restarted?)"
         );
-        Finding::new(Severity::Error, says).at(address.to_string())
+        Finding::error(says).at(address.to_string())
     });
     findings.collect()
 }
@@ -80,7 +80,7 @@ fn mixed_deployment(deployment: &Deployment) -> Vec<Finding> {
             }
             _ => return None,
         };
-        Some(Finding::new(Severity::Error, says).at(named.address.to_string()))
+        Some(Finding::error(says).at(named.address.to_string()))
     });
     wrong.collect()
 }
@@ -129,7 +129,7 @@ fn singles(deployment: &Deployment) -> Vec<Finding> {
         let says = format!(
             "is another server than {first}, without a cluster: it has its own locks, or none if it is a replica; name one server"
         );
-        Finding::new(Severity::Error, says).at(address.to_string())
+        Finding::error(says).at(address.to_string())
     });
     findings.collect()
 }
@@ -157,7 +157,7 @@ fn is_replica(facts: &NodeFacts) -> Option<Finding> {
         let says = format!(
             "is a replica of {host}:{port}, and grants no locks; name the primary, or an endpoint that follows it"
         );
-        Finding::new(Severity::Error, says)
+        Finding::error(says)
     })
 }
 
@@ -165,8 +165,7 @@ fn is_replica(facts: &NodeFacts) -> Option<Finding> {
 fn moves(facts: &NodeFacts) -> Option<Finding> {
     let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     (replicas > 0).then(|| {
-        Finding::new(
-            Severity::Warning,
+        Finding::warning(
             "a primary with replicas behind a name: a failover moves the name to another server, which lacks the last locks, and \
              until then the old one may still grant locks; prefer a cluster, use `--min-replicas` and fencing tokens",
         )
@@ -181,7 +180,7 @@ fn several_addresses(named: &UrlTarget) -> Option<Finding> {
         let says = format!(
             "this name stands for {addresses} addresses: without a cluster all must lead to one server, or two can hold one lock"
         );
-        Finding::new(Severity::Warning, says)
+        Finding::warning(says)
     })
 }
 

@@ -110,10 +110,7 @@ fn required_finding(facts: &NodeFacts) -> Option<Finding> {
         _ => "rights",
     };
     let give = facts.missing_rights.join(" ");
-    Some(Finding::new(
-        Severity::Error,
-        format!("the user lacks {rights} that every lock needs; give {give}"),
-    ))
+    Some(Finding::error(format!("the user lacks {rights} that every lock needs; give {give}")))
 }
 
 fn refused(facts: &NodeFacts) -> Vec<Finding> {

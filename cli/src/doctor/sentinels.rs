@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::access_error::access_error;
 use super::checks::{requires_good_replicas, survives_outage};
-use super::finding::{Finding, Severity};
+use super::finding::Finding;
 use super::probe::{Address, Deployment, Prober, is_refused, query};
 use super::rights::refusal;
 use crate::args::ServerArgs;
@@ -144,7 +144,7 @@ async fn lacking(
         let words = words.split(' ').map(|word| if word == NAME { name } else { word });
         if refusal(connection, words).await?.is_some() {
             let says = format!("the user lacks a right for {what_for}: give {right}");
-            lacking.push(Finding::new(Severity::Warning, says));
+            lacking.push(Finding::warning(says));
         }
     }
     Ok(lacking)
@@ -178,21 +178,13 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
 
 fn at_sentinel(sentinel: &SentinelNode, agreed: &Address) -> Vec<Finding> {
     let finding = match sentinel.report.as_ref().map(master) {
-        Err(why) => Finding::new(
-            Severity::Warning,
-            format!(
-                "this sentinel cannot be queried: {why}; check that it runs and accepts this user"
-            ),
-        ),
-        Ok(Some(master)) if master == *agreed => {
-            Finding::new(Severity::Ok, format!("names the master {agreed}"))
-        }
-        Ok(_) => Finding::new(
-            Severity::Warning,
-            format!(
-                "names another master than {agreed}, which a later failover promoted; try again in a few seconds"
-            ),
-        ),
+        Err(why) => Finding::warning(format!(
+            "this sentinel cannot be queried: {why}; check that it runs and accepts this user"
+        )),
+        Ok(Some(master)) if master == *agreed => Finding::ok(format!("names the master {agreed}")),
+        Ok(_) => Finding::warning(format!(
+            "names another master than {agreed}, which a later failover promoted; try again in a few seconds"
+        )),
     };
     let found = sentinel.missing_rights.iter().cloned().chain([finding]);
     found.map(|finding| finding.at(sentinel.address.to_string())).collect()
@@ -205,12 +197,9 @@ fn number_of(sentinels: &SentinelFacts) -> Option<Finding> {
     (count < MIN_SENTINELS).then(|| {
         let counted = format::with_noun(count as u64, "sentinel watches", "sentinels watch");
         let advice = "run at least three, on separate machines";
-        Finding::new(
-            Severity::Warning,
-            format!(
-                "{counted} the server: if one of them fails, a failover may be impossible; {advice}"
-            ),
-        )
+        Finding::warning(format!(
+            "{counted} the server: if one of them fails, a failover may be impossible; {advice}"
+        ))
     })
 }
 
@@ -230,8 +219,7 @@ fn partitioned(deployment: &Deployment) -> Option<Finding> {
             0 | 1 => format!("have two replicas, then {what}"),
             _ => what.to_owned(),
         };
-        Finding::new(
-            Severity::Warning,
+        Finding::warning(
             format!("a master that is cut off from its replicas still grants locks while another takes over; {advice}"),
         )
     })

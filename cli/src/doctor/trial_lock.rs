@@ -8,7 +8,7 @@ use futures::future::join_all;
 use rwlease::{Client, RwLock, Slot};
 use tokio::time::sleep;
 
-use super::finding::{Finding, Severity};
+use super::finding::Finding;
 use super::probe::{Deployment, Node, Role};
 use crate::args::ServerArgs;
 use crate::exit::error_chain;
@@ -19,7 +19,7 @@ pub async fn all(servers: &ServerArgs, deployment: &Deployment) -> Vec<Finding> 
     let locks = match client(servers).await {
         Ok(locks) => locks,
         Err(why) => {
-            return vec![Finding::new(Severity::Error, format!("no client for locks: {why}"))];
+            return vec![Finding::error(format!("no client for locks: {why}"))];
         }
     };
     // At the same time: at a node that is away each takes as long as it may.
@@ -56,9 +56,9 @@ async fn try_master(locks: &Client, slot: Slot) -> Finding {
     match tried {
         Ok(took) => {
             let swift = if took < Duration::from_millis(100) { "" } else { " slowly" };
-            Finding::new(Severity::Ok, format!("a lock was taken, handed over{swift} and released"))
+            Finding::ok(format!("a lock was taken, handed over{swift} and released"))
         }
-        Err(error) => Finding::new(Severity::Error, error_chain(&error)),
+        Err(error) => Finding::error(error_chain(&error)),
     }
 }
 

@@ -174,7 +174,8 @@ fn lock_holders(status: &LockStatus) -> String {
 
 fn describe_lock(name: &str, client: &str, status: &LockStatus) -> String {
     let holder = lock_holders(status);
-    let before = match waiters_ahead(client, status) {
+    let before = status.waiters.iter().position(|waiter| waiter.id.starts_with(client));
+    let before = match before {
         Some(before) => format!("{before} before you"),
         None if status.is_last() => format::with_noun(status.waiter_count, "waits", "wait"),
         None => format!("more than {} before you", status.waiters.len()),
@@ -195,9 +196,4 @@ fn describe_semaphore(name: &str, client: &str, status: &SemaphoreStatus) -> Str
         "waiting for {}: {in_use} of {limit} permits are in use, {before}",
         format::escape_controls(name)
     )
-}
-
-/// How many of the listed waiters are before this client.
-fn waiters_ahead(client: &str, status: &LockStatus) -> Option<usize> {
-    status.waiters.iter().position(|waiter| waiter.id.starts_with(client))
 }

@@ -10,8 +10,7 @@ use testkit::Result;
 async fn run_gives_its_command_no_socket_and_the_lock_ends_with_it() -> Result {
     let (_server, tool) = alone().await?;
     let script = "setsid sleep 30 >/dev/null 2>&1 </dev/null & ls -l /proc/self/fd";
-    let ran = tool.run(&["run", "--lease", "60s", "build", "--", "sh", "-c", script]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = tool.exits(&["run", "--lease", "60s", "build", "--", "sh", "-c", script], 0).await?;
     assert!(!ran.out.contains("socket:"), "{ran:?}");
     assert_eq!(tool.status("build").await?["locked"], false);
     Ok(())

@@ -24,8 +24,7 @@ async fn run_without_a_network_has_ended_its_command_before_the_next_one_holds()
     let next = timeout(LONG, lock.write()).await??;
     assert!(!is_alive(&command), "it runs while another holds the lock");
     let _ = next.release().await?;
-    let ran = run.ended().await?;
-    assert_eq!(ran.status, Some(79), "{ran:?}");
+    let ran = run.ended().await?.expect_status(79);
     assert!(ran.err.contains("the lease was lost: no"), "the reason: {ran:?}");
     assert!(!ran.err.contains("stood still"), "not `rwlease`: {ran:?}");
     Ok(())

@@ -3,16 +3,14 @@
 //!
 //! The command has the whole environment of `rwlease run`.
 
-use crate::fixture::{self, Tool};
-use testkit::{Result, StandaloneServer};
+use crate::fixture::alone;
+use testkit::Result;
 
 #[tokio::test]
 async fn run_leaves_the_environment_of_its_command_whole() -> Result {
-    let server = StandaloneServer::start().await?;
-    let mut command = Tool::new([server.url()]).command(&["run", "a", "--", "env"]);
-    command.envs([("MY_API", "3"), ("RWLEASE_PREFIX", "mine:"), ("RWLEASE_NO_SUCH", "kept")]);
-    let ran = fixture::ran(command).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let (server, tool) = alone().await?;
+    let tool = tool.env("MY_API", "3").env("RWLEASE_PREFIX", "mine:");
+    let ran = tool.env("RWLEASE_NO_SUCH", "kept").exits(&["run", "a", "--", "env"], 0).await?;
     for line in [&format!("RWLEASE_URL={}", server.url()), "MY_API=3", "RWLEASE_PREFIX=mine:"] {
         assert!(ran.out.lines().any(|own| own == line), "{line} in {ran:?}");
     }

@@ -414,17 +414,11 @@ impl Scene {
         let mut left = Vec::new();
         for some in self.names.chunks(256) {
             let tries = some.iter().map(async |name: &String| {
-                let released = match self.orders.semaphores.contains(name) {
-                    true => {
-                        let semaphore = locks.semaphore(name, LIMIT)?;
-                        semaphore.acquire(LIMIT).timeout(patient).await?.release().await?
-                    }
-                    false => {
-                        let guard = locks.rwlock(name)?.write().timeout(patient).await?;
-                        guard.release().await?
-                    }
-                };
-                Ok::<_, rwlease::Error>(released)
+                if self.orders.semaphores.contains(name) {
+                    let semaphore = locks.semaphore(name, LIMIT)?;
+                    return semaphore.acquire(LIMIT).timeout(patient).await?.release().await;
+                }
+                locks.rwlock(name)?.write().timeout(patient).await?.release().await
             });
             let named = some.iter().zip(join_all(tries).await);
             left.extend(named.filter_map(|(name, had)| Some(format!("{name}: {:?}", had.err()?))));

@@ -157,10 +157,8 @@ pub async fn act(fault: StayingFault, count: usize, scene: &mut Scene) -> Result
 
 /// Describes what is not as promised, once the history is complete.
 pub fn judge(scene: &mut Scene) -> Vec<String> {
-    let Some(mut measured) = scene.measured.take() else { return Vec::new() };
-    let wrong = measured.judge(&scene.history, &scene.load);
-    scene.measured = Some(measured);
-    wrong
+    let Scene { measured, history, load, .. } = scene;
+    measured.as_mut().map(|measured| measured.judge(history, load)).unwrap_or_default()
 }
 
 impl Measured {

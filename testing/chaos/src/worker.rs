@@ -238,6 +238,18 @@ struct Bench {
     left: AtomicU64,
 }
 
+/// Tries to get a lock or waits for it, as wanted, and holds what it got.
+macro_rules! hold {
+    ($bench:ident, $wanted:ident, $attempt:expr, $request:expr, $kind:ident($lease:ident)) => {{
+        let guard = match $wanted.tries {
+            true => $attempt.await?,
+            false => Some($request.timeout($bench.orders.load.timeout).await?),
+        };
+        let Some(guard) = guard else { return $bench.refused($wanted.id).await };
+        $bench.hold($wanted, HeldLease::$kind(guard.$lease()), guard.release()).await;
+    }};
+}
+
 impl Bench {
     fn goes_on(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
@@ -352,22 +364,8 @@ impl Bench {
     async fn plain(&self, wanted: &LockRequest<'_>) -> LockResult<()> {
         let lock = self.locks.rwlock(wanted.name)?;
         match wanted.mode {
-            LockMode::Read => {
-                let guard = match wanted.tries {
-                    true => lock.try_read().await?,
-                    false => Some(lock.read().timeout(self.orders.load.timeout).await?),
-                };
-                let Some(guard) = guard else { return self.refused(wanted.id).await };
-                self.hold(wanted, HeldLease::Plain(guard.clone()), guard.release()).await;
-            }
-            LockMode::Write => {
-                let guard = match wanted.tries {
-                    true => lock.try_write().await?,
-                    false => Some(lock.write().timeout(self.orders.load.timeout).await?),
-                };
-                let Some(guard) = guard else { return self.refused(wanted.id).await };
-                self.hold(wanted, HeldLease::Plain(guard.clone()), guard.release()).await;
-            }
+            LockMode::Read => hold!(self, wanted, lock.try_read(), lock.read(), Plain(clone)),
+            LockMode::Write => hold!(self, wanted, lock.try_write(), lock.write(), Plain(clone)),
         }
         Ok(())
     }
@@ -383,22 +381,8 @@ impl Bench {
     async fn cached(&self, wanted: &LockRequest<'_>, handles: &mut Handles) -> LockResult<()> {
         let lock = handles.of(&self.locks, wanted.name)?;
         match wanted.mode {
-            LockMode::Read => {
-                let guard = match wanted.tries {
-                    true => lock.try_read().await?,
-                    false => Some(lock.read().timeout(self.orders.load.timeout).await?),
-                };
-                let Some(guard) = guard else { return self.refused(wanted.id).await };
-                self.hold(wanted, HeldLease::Cached(guard.watch()), guard.release()).await;
-            }
-            LockMode::Write => {
-                let guard = match wanted.tries {
-                    true => lock.try_write().await?,
-                    false => Some(lock.write().timeout(self.orders.load.timeout).await?),
-                };
-                let Some(guard) = guard else { return self.refused(wanted.id).await };
-                self.hold(wanted, HeldLease::Cached(guard.watch()), guard.release()).await;
-            }
+            LockMode::Read => hold!(self, wanted, lock.try_read(), lock.read(), Cached(watch)),
+            LockMode::Write => hold!(self, wanted, lock.try_write(), lock.write(), Cached(watch)),
         }
         Ok(())
     }

@@ -292,15 +292,8 @@ pub async fn write_of_many_tasks_excludes_each_other(one: &Client, other: &Clien
         let (lock, inside) = ([one, other][number % 2].rwlock("crowd").unwrap(), inside.clone());
         tokio::spawn(async move {
             for turn in 0..8 {
-                if (number + turn) % 3 == 0 {
-                    let guard = timeout(LONG, lock.write()).await.unwrap().unwrap();
-                    inside.writes().await;
-                    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
-                } else {
-                    let guard = timeout(LONG, lock.read()).await.unwrap().unwrap();
-                    inside.reads().await;
-                    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
-                }
+                let taken = timeout(LONG, inside.takes(&lock, (number + turn) % 3 == 0)).await;
+                assert_eq!(taken.unwrap().unwrap(), ReleaseOutcome::Released);
             }
         })
     });

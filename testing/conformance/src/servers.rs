@@ -22,12 +22,8 @@ const PREFIX: &str = "rwlease:";
 /// A client with long limits, because one server may be its only seed and the machine may be busy.
 async fn patient(servers: &impl Servers) -> Client {
     let wait_limit = PollLimit::new("a server to let a client in");
-    loop {
-        match servers.connect(Client::builder().call_timeout(LONG)).await {
-            Ok(locks) => return locks,
-            Err(error) => wait_limit.pause(error).await.expect("connected"),
-        }
-    }
+    let connect = || async { Ok(servers.connect(Client::builder().call_timeout(LONG)).await?) };
+    wait_limit.until_ok(connect).await.expect("connected")
 }
 
 /// A lock, and the master that has its key.
@@ -111,15 +107,7 @@ fn load(locks: &[&Client], name: &str) -> Result<Load> {
         tasks.push(tokio::spawn(async move {
             let mut turns = 0;
             while !stop.load(Ordering::Relaxed) {
-                if (number + turns) % 3 == 0 {
-                    let guard = lock.write().await?;
-                    inside.writes().await;
-                    let _ = guard.release().await?;
-                } else {
-                    let guard = lock.read().await?;
-                    inside.reads().await;
-                    let _ = guard.release().await?;
-                }
+                let _ = inside.takes(&lock, (number + turns) % 3 == 0).await?;
                 turns += 1;
             }
             Ok(turns)

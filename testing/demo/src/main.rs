@@ -172,8 +172,7 @@ async fn moved(teller: &Teller, client: &Client, stage: &Stage) -> Outcome {
         "rupert",
         &format!("writes; slot {} is on {}", lock.slot(), stage.master_of(lock.slot()).await?),
     );
-    let mut waiting = JoinSet::new();
-    waiting.spawn(wait_and_hold(teller.clone(), lock.clone(), "sybil", true));
+    let waiting = tokio::spawn(wait_and_hold(teller.clone(), lock.clone(), "sybil", true));
     tokio::time::sleep(Duration::from_millis(100)).await;
     teller.say("sybil", "waits to write");
     stage.move_away(lock.slot()).await?;
@@ -191,8 +190,6 @@ async fn moved(teller: &Teller, client: &Client, stage: &Stage) -> Outcome {
         &format!("was renewed there: {:?}, {:.1?} left", holder.state(), holder.remaining()),
     );
     teller.say("rupert", &format!("releases: {:?}", holder.release().await?));
-    while let Some(done) = waiting.join_next().await {
-        done??;
-    }
+    waiting.await??;
     Ok(())
 }

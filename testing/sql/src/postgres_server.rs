@@ -8,11 +8,10 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use testkit::{Result, register_child, unregister_child};
+use testkit::{Result, TempFolder, register_child, unregister_child};
 use tokio_postgres::{Client, NoTls};
 
 /// Where Debian has the programs of the server.
@@ -21,18 +20,14 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 #[derive(Debug)]
 pub struct PostgresServer {
     process: Child,
-    folder: PathBuf,
+    folder: TempFolder,
     port: u16,
 }
 
 impl PostgresServer {
     /// Starts a server with an empty database, and waits until it answers.
     pub async fn start() -> Result<PostgresServer> {
-        static FOLDERS: AtomicU32 = AtomicU32::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("rwlease-postgres-{}-{number}", std::process::id()));
-        fs::create_dir(&folder)?;
+        let folder = TempFolder::new("postgres")?;
         let user = unprivileged_user()?;
         if let Some((uid, gid)) = user {
             chown(&folder, Some(uid), Some(gid))?;
@@ -91,7 +86,6 @@ impl Drop for PostgresServer {
         }
         drop(unregister_child(id));
         drop(self.process.wait());
-        drop(fs::remove_dir_all(&self.folder));
     }
 }
 

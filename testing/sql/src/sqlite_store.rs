@@ -1,12 +1,10 @@
 //! Rows of SQLite.
 
-use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use rwlease::{FencingToken, Lease};
-use testkit::{FencedStore, Result};
+use testkit::{FencedStore, Result, TempFolder};
 
 use crate::{RowWriter, Statements};
 
@@ -15,23 +13,20 @@ use crate::{RowWriter, Statements};
 pub struct SqliteStore {
     connections: [Mutex<Connection>; 2],
     statements: Statements,
-    file: PathBuf,
+    _folder: TempFolder,
 }
 
 impl SqliteStore {
     pub fn new(statements: Statements) -> Result<SqliteStore> {
-        static FILES: AtomicU32 = AtomicU32::new(0);
-        let number = FILES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("rwlease-sqlite-{}-{number}", std::process::id());
-        let file = std::env::temp_dir().join(name);
+        let folder = TempFolder::new("sqlite")?;
         let connect = || -> rusqlite::Result<_> {
-            let connection = Connection::open(&file)?;
+            let connection = Connection::open(folder.join("fenced"))?;
             connection.pragma_update(None, "synchronous", "off")?;
             Ok(Mutex::new(connection))
         };
         let connections = [connect()?, connect()?];
         connections[0].lock().unwrap().execute_batch(&statements.create_table)?;
-        Ok(SqliteStore { connections, statements, file })
+        Ok(SqliteStore { connections, statements, _folder: folder })
     }
 
     fn connection(&self, writer: &RowWriter) -> &Mutex<Connection> {
@@ -73,11 +68,5 @@ impl FencedStore for SqliteStore {
         let query = "SELECT value FROM fenced WHERE name = $1";
         let mut statement = connection.prepare_cached(query)?;
         Ok(statement.query_row([name], |row| row.get(0)).optional()?.flatten())
-    }
-}
-
-impl Drop for SqliteStore {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.file));
     }
 }

@@ -166,12 +166,7 @@ impl Cluster {
     /// The view of the first running node. On a busy machine that may take more than one try.
     pub async fn view(&self) -> Result<ClusterNodes> {
         let wait_limit = PollLimit::new("a node to say what it sees");
-        loop {
-            match ClusterNodes::of(self.first()?).await {
-                Ok(view) => return Ok(view),
-                Err(error) => wait_limit.pause(error).await?,
-            }
-        }
+        wait_limit.until_ok(|| async { ClusterNodes::of(self.first()?).await }).await
     }
 
     /// Waits until every running node reports the same masters at the same epochs, finds nothing
@@ -180,14 +175,7 @@ impl Cluster {
     ///
     /// Two changes without this wait between them can leave two masters that name each other.
     pub async fn wait_for_agreement(&self) -> Result {
-        let wait_limit = PollLimit::new("the nodes to agree");
-        loop {
-            match self.disagreement().await {
-                Ok(None) => return Ok(()),
-                Ok(Some(seen)) => wait_limit.pause(seen).await?,
-                Err(error) => wait_limit.pause(error).await?,
-            }
-        }
+        PollLimit::new("the nodes to agree").until_ok(|| self.check_agreement()).await
     }
 
     pub(super) fn elections(&self) -> MutexGuard<'_, BTreeMap<usize, Instant>> {
@@ -231,38 +219,33 @@ impl Cluster {
     async fn replicate(&self, replica: usize, master: usize) -> Result {
         let wait_limit = PollLimit::new("a node to know its master");
         let command = format!("CLUSTER REPLICATE {}", self.ids[master]);
-        while let Err(error) = self.nodes[replica].run_words::<()>(&command).await {
-            wait_limit.pause(error).await?;
-        }
-        Ok(())
+        wait_limit.until_ok(|| self.nodes[replica].run_words(&command)).await
     }
 
-    /// What is not as it should be, if anything.
-    async fn disagreement(&self) -> Result<Option<String>> {
+    /// Fails with what is not as it should be, if anything.
+    async fn check_agreement(&self) -> Result {
         let running = self.running();
         let mut first: Option<ClusterRoles> = None;
         for &number in &running {
             let node = &self.nodes[number];
             let view = ClusterNodes::of(node).await?;
             if let Some(trouble) = self.problem_in(&view, &running) {
-                return Ok(Some(format!("{} says {trouble}", node.address())));
+                return Err(Error::new(format!("{} says {trouble}", node.address())));
             }
             if !node.run_words::<String>("CLUSTER INFO").await?.contains("cluster_state:ok") {
-                return Ok(Some(format!("{} does not serve", node.address())));
+                return Err(Error::new(format!("{} does not serve", node.address())));
             }
             let story = self.roles_in(&view, &running);
             match &first {
                 Some(first) if *first != story => {
-                    return Ok(Some(format!(
-                        "{} says {story:?}, another {first:?}",
-                        node.address()
-                    )));
+                    let told = format!("{} says {story:?}, another {first:?}", node.address());
+                    return Err(Error::new(told));
                 }
                 Some(_) => {}
                 None => first = Some(story),
             }
         }
-        self.lagging(first.unwrap_or_default()).await
+        self.check_replicas(first.unwrap_or_default()).await
     }
 
     /// What one view finds wrong with the running nodes.
@@ -290,8 +273,8 @@ impl Cluster {
         view.0.iter().filter_map(told).collect()
     }
 
-    /// A master whose running replicas are not all in step, in words.
-    async fn lagging(&self, story: ClusterRoles) -> Result<Option<String>> {
+    /// Fails if a master's running replicas are not all in step.
+    async fn check_replicas(&self, story: ClusterRoles) -> Result {
         for (&master, role) in story.iter().filter(|(number, _)| self.nodes[**number].is_running())
         {
             let Role::Master { .. } = role else { continue };
@@ -306,12 +289,11 @@ impl Cluster {
                 .filter(|line| line.starts_with("slave") && line.contains("state=online"))
                 .count();
             if online < expected {
-                return Ok(Some(format!(
-                    "{online} of {expected} replicas of {master} are in step"
-                )));
+                let told = format!("{online} of {expected} replicas of {master} are in step");
+                return Err(Error::new(told));
             }
         }
-        Ok(None)
+        Ok(())
     }
 }
 

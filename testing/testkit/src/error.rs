@@ -19,6 +19,12 @@ impl Error {
     }
 }
 
+/// The messages of an error and of all its sources.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 impl<E: std::error::Error> From<E> for Error {
     #[track_caller]
     fn from(error: E) -> Self {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Cluster, ClusterNodes, PollLimit, Result};
+use super::{Cluster, ClusterNodes, Error, PollLimit, Result};
 
 /// How a replica is told to take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,13 +77,7 @@ impl Cluster {
     /// running nodes agree. Returns its number.
     pub async fn new_master(&self, slot: u16, old: usize) -> Result<usize> {
         let wait_limit = PollLimit::new(format!("a new master of slot {slot}"));
-        loop {
-            match self.is_master_for_anyone(old, slot).await {
-                Ok(false) => break,
-                Ok(true) => wait_limit.pause(format!("node {old} still has it")).await?,
-                Err(error) => wait_limit.pause(error).await?,
-            }
-        }
+        wait_limit.until_ok(|| self.check_is_no_master(old, slot)).await?;
         self.wait_for_agreement().await?;
         self.master_of(slot).await
     }
@@ -94,14 +88,15 @@ impl Cluster {
         Ok(view.0.get(self.id(number)).is_some_and(|entry| entry.is_master()))
     }
 
-    async fn is_master_for_anyone(&self, number: usize, slot: u16) -> Result<bool> {
+    /// Fails if any node takes this one for the master of the slot.
+    async fn check_is_no_master(&self, number: usize, slot: u16) -> Result {
         for running in self.running() {
             if ClusterNodes::of(self.node(running)).await?.master_of(slot) == Some(self.id(number))
             {
-                return Ok(true);
+                return Err(Error::new(format!("node {number} still has it")));
             }
         }
-        Ok(false)
+        Ok(())
     }
 }
 

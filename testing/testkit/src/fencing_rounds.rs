@@ -44,6 +44,15 @@ pub struct FencingReport {
     pub faults: Vec<String>,
 }
 
+impl FencingReport {
+    /// There was no fault, and every round had a write to refuse.
+    pub fn expect_no_fault(&self) {
+        println!("{} rounds, {} writes refused", self.rounds, self.refused);
+        assert!(self.faults.is_empty(), "{:#?}", self.faults);
+        assert!(self.refused >= self.rounds, "{self:?}");
+    }
+}
+
 /// The number of rounds: `ROUNDS`, or some hundreds.
 pub fn round_count() -> u64 {
     std::env::var("ROUNDS").ok().and_then(|count| count.parse().ok()).unwrap_or(300)

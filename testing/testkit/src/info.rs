@@ -53,13 +53,8 @@ impl Server {
     pub async fn wait_until_called(&self, command: &str, times: u64) -> Result {
         let wait_limit = PollLimit::new(format!("{times} calls of {command}"));
         let before = self.calls(command).await?;
-        loop {
-            let calls = self.calls(command).await?.saturating_sub(before);
-            if calls >= times {
-                return Ok(());
-            }
-            wait_limit.pause(format!("{calls} calls")).await?;
-        }
+        let is_over = || async { Ok(self.calls(command).await?.saturating_sub(before) >= times) };
+        wait_limit.until(is_over).await
     }
 
     pub async fn reset_stats(&self) -> Result {

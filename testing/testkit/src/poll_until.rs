@@ -40,4 +40,28 @@ impl PollLimit {
         sleep(PAUSE).await;
         Ok(())
     }
+
+    /// Repeats a check until it returns true.
+    pub async fn until<F>(&self, mut check: impl FnMut() -> F) -> Result
+    where
+        F: Future<Output = Result<bool>>,
+    {
+        while !check().await? {
+            self.pause("not yet").await?;
+        }
+        Ok(())
+    }
+
+    /// Repeats a check until it succeeds, and returns what it found.
+    pub async fn until_ok<T, F>(&self, mut check: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        loop {
+            match check().await {
+                Ok(found) => return Ok(found),
+                Err(error) => self.pause(error).await?,
+            }
+        }
+    }
 }

@@ -68,6 +68,12 @@ struct Rules {
     generation: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Requests,
+    Replies,
+}
+
 #[derive(Debug)]
 struct CommandTrap {
     word: Vec<u8>,
@@ -207,12 +213,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ProxyState {
-    /// Takes the trap if the request has its word.
-    fn take_trap(&self, request: &[u8]) -> Option<CommandTrap> {
+    /// Takes the trap if the request has its word. Returns the receiver of the notice if the
+    /// connection is to be cut before the request.
+    fn spring_trap(&self, request: &[u8], doom: &CutSignal) -> Option<oneshot::Sender<()>> {
         let mut trap = locked(&self.trap);
         let word = &trap.as_ref()?.word;
-        let is_in = request.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-        if is_in { trap.take() } else { None }
+        if !request.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)) {
+            return None;
+        }
+        let CommandTrap { cut, sprung, .. } = trap.take()?;
+        match cut {
+            CutPoint::BeforeIt => Some(sprung),
+            CutPoint::AfterIt => {
+                *locked(doom) = Some(sprung);
+                None
+            }
+        }
     }
 }
 
@@ -238,13 +254,14 @@ async fn connect(client: TcpStream, shared: Arc<ProxyState>) {
     let doom = Mutex::new(None);
     tokio::select! {
         _ = rules.wait_for(|rules| rules.generation != era) => {}
-        _ = forward_requests(from_client, to_server, &shared, &doom) => {}
-        _ = forward_replies(from_server, to_client, &shared, &doom) => {}
+        _ = forward(Direction::Requests, from_client, to_server, &shared, &doom) => {}
+        _ = forward(Direction::Replies, from_server, to_client, &shared, &doom) => {}
     }
 }
 
 /// Ends when the connection must be cut.
-async fn forward_requests(
+async fn forward(
+    direction: Direction,
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &ProxyState,
@@ -254,45 +271,22 @@ async fn forward_requests(
     let mut piece = vec![0; 64 * 1024];
     loop {
         let length = from.read(&mut piece).await?;
-        match shared.take_trap(&piece[..length]) {
-            Some(CommandTrap { cut: CutPoint::BeforeIt, sprung, .. }) => {
-                let _ = sprung.send(());
-                return Ok(());
-            }
-            Some(CommandTrap { cut: CutPoint::AfterIt, sprung, .. }) => {
-                *locked(doom) = Some(sprung)
-            }
-            None => {}
-        }
-        if pass(&mut rules, |rules| rules.requests, length == 0).await {
-            if length == 0 {
-                return to.shutdown().await;
-            }
-            to.write_all(&piece[..length]).await?;
-        }
-    }
-}
-
-/// Ends when the connection must be cut.
-async fn forward_replies(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    shared: &ProxyState,
-    doom: &CutSignal,
-) -> std::io::Result<()> {
-    let mut rules = shared.rules.subscribe();
-    let mut piece = vec![0; 64 * 1024];
-    loop {
-        let length = from.read(&mut piece).await?;
-        if let Some(sprung) = locked(doom).take() {
+        let cut = match direction {
+            Direction::Requests => shared.spring_trap(&piece[..length], doom),
+            Direction::Replies => locked(doom).take(),
+        };
+        if let Some(sprung) = cut {
             let _ = sprung.send(());
             return Ok(());
         }
-        if pass(&mut rules, |rules| rules.replies, length == 0).await {
+        if pass(&mut rules, direction, length == 0).await {
             if length == 0 {
                 return to.shutdown().await;
             }
-            let mut bytes = std::mem::take(&mut *locked(&shared.stray));
+            let mut bytes = match direction {
+                Direction::Requests => Vec::new(),
+                Direction::Replies => std::mem::take(&mut *locked(&shared.stray)),
+            };
             bytes.extend_from_slice(&piece[..length]);
             to.write_all(&bytes).await?;
         }
@@ -301,11 +295,11 @@ async fn forward_replies(
 
 /// Waits as the flow demands. Returns whether to pass on the bytes (or the end of the connection).
 /// The end of a lost direction is never passed on, but waits until the flow changes.
-async fn pass(
-    rules: &mut watch::Receiver<Rules>,
-    flow: fn(&Rules) -> ProxyFlow,
-    is_end: bool,
-) -> bool {
+async fn pass(rules: &mut watch::Receiver<Rules>, direction: Direction, is_end: bool) -> bool {
+    let flow = |rules: &Rules| match direction {
+        Direction::Requests => rules.requests,
+        Direction::Replies => rules.replies,
+    };
     let is_decided = |rules: &Rules| match flow(rules) {
         ProxyFlow::Paused => false,
         ProxyFlow::Dropped => !is_end,

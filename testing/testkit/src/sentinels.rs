@@ -105,12 +105,7 @@ impl SentinelDeployment {
     /// The number of the master, once all running sentinels report the same.
     pub async fn master(&self) -> Result<usize> {
         let wait_limit = PollLimit::new("the sentinels to name one master");
-        loop {
-            match self.reported_master().await {
-                Ok(number) => return Ok(number),
-                Err(error) => wait_limit.pause(error).await?,
-            }
-        }
+        wait_limit.until_ok(|| self.reported_master()).await
     }
 
     /// Orders a sentinel to promote a replica, waits until all agree, and returns the new master's
@@ -120,9 +115,7 @@ impl SentinelDeployment {
         let wait_limit = PollLimit::new("a failover by order to begin");
         let order = format!("SENTINEL FAILOVER {NAME}");
         // A sentinel knows no good replica until it has heard from one.
-        while let Err(error) = self.running()[0].run_words::<()>(&order).await {
-            wait_limit.pause(error).await?;
-        }
+        wait_limit.until_ok(|| self.running()[0].run_words::<()>(&order)).await?;
         let new = self.new_master(old).await?;
         self.agree().await?;
         Ok(new)
@@ -131,13 +124,13 @@ impl SentinelDeployment {
     /// Waits until all running sentinels name another master than `old`, and returns its number.
     pub async fn new_master(&self, old: usize) -> Result<usize> {
         let wait_limit = PollLimit::new(format!("another master than server {old}"));
-        loop {
-            match self.reported_master().await {
-                Ok(number) if number != old => return Ok(number),
-                Ok(_) => wait_limit.pause("it is still the master").await?,
-                Err(error) => wait_limit.pause(error).await?,
+        let other = || async {
+            match self.reported_master().await? {
+                number if number != old => Ok(number),
+                _ => Err(Error::new("it is still the master")),
             }
-        }
+        };
+        wait_limit.until_ok(other).await
     }
 
     /// Closes every client's connections at the master, repeatedly, but not those of the sentinels.
@@ -162,11 +155,7 @@ impl SentinelDeployment {
     /// Waits until all running processes know each other, the master, and its replicas, which are
     /// in step.
     pub async fn agree(&self) -> Result {
-        let wait_limit = PollLimit::new("servers and sentinels to agree");
-        while let Err(error) = self.check().await {
-            wait_limit.pause(error).await?;
-        }
-        Ok(())
+        PollLimit::new("servers and sentinels to agree").until_ok(|| self.check()).await
     }
 
     async fn check(&self) -> Result {
@@ -247,10 +236,7 @@ fn watched_port(server: &Server) -> u16 {
 
 async fn wait_replicas_synced(master: &Server, replicas: usize) -> Result {
     let wait_limit = PollLimit::new(format!("{replicas} replicas to be in step"));
-    while let Err(error) = replicas_synced(master, replicas).await {
-        wait_limit.pause(error).await?;
-    }
-    Ok(())
+    wait_limit.until_ok(|| replicas_synced(master, replicas)).await
 }
 
 async fn replicas_synced(master: &Server, replicas: usize) -> Result {

@@ -108,11 +108,11 @@ pub struct Server {
     _taken: Option<TcpListener>,
 }
 
-#[derive(Debug)]
-enum Process {
-    Running(ServerBody),
-    Frozen(ServerBody),
-    Dead,
+#[derive(Debug, Default)]
+struct Process {
+    /// `None` if it was killed.
+    body: Option<ServerBody>,
+    is_frozen: bool,
 }
 
 /// What is killed, stopped and started.
@@ -155,7 +155,7 @@ impl Server {
             sentinel: false,
             before: Vec::new(),
             folder: PathBuf::new(),
-            process: Mutex::new(Process::Running(ServerBody::Container(container.clone()))),
+            process: Mutex::new(Process::running(ServerBody::Container(container.clone()))),
             container: Some(container),
             _taken: None,
         };
@@ -245,50 +245,43 @@ impl Server {
 
     /// The process id, unless it was killed or is in a container.
     pub fn id(&self) -> Option<u32> {
-        match &*self.process() {
-            Process::Running(ServerBody::Child(child))
-            | Process::Frozen(ServerBody::Child(child)) => Some(child.id()),
+        match &self.process().body {
+            Some(ServerBody::Child(child)) => Some(child.id()),
             _ => None,
         }
     }
 
     /// Neither killed nor frozen.
     pub fn is_running(&self) -> bool {
-        matches!(*self.process(), Process::Running(_))
+        let process = self.process();
+        process.body.is_some() && !process.is_frozen
     }
 
     /// `kill -9`, and the process is reaped before this returns.
     pub fn kill(&self) -> Result {
         let mut process = self.process();
-        match std::mem::replace(&mut *process, Process::Dead) {
-            Process::Running(body) | Process::Frozen(body) => body.kill(),
-            Process::Dead => Ok(()),
-        }
+        process.is_frozen = false;
+        process.body.take().map_or(Ok(()), ServerBody::kill)
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing.
     pub fn freeze(&self) -> Result {
-        let mut process = self.process();
-        *process = match std::mem::replace(&mut *process, Process::Dead) {
-            Process::Running(body) => {
-                body.freeze()?;
-                Process::Frozen(body)
-            }
-            other => other,
-        };
-        Ok(())
+        self.set_frozen(true)
     }
 
     /// SIGCONT: it continues as if no time had passed.
     pub fn thaw(&self) -> Result {
+        self.set_frozen(false)
+    }
+
+    fn set_frozen(&self, is_frozen: bool) -> Result {
         let mut process = self.process();
-        *process = match std::mem::replace(&mut *process, Process::Dead) {
-            Process::Frozen(body) => {
-                body.thaw()?;
-                Process::Running(body)
-            }
-            other => other,
-        };
+        if let Some(body) = &process.body
+            && process.is_frozen != is_frozen
+        {
+            body.set_frozen(is_frozen)?;
+            process.is_frozen = is_frozen;
+        }
         Ok(())
     }
 
@@ -352,7 +345,7 @@ impl Server {
             before: settings.before.clone(),
             folder,
             container: None,
-            process: Mutex::new(Process::Dead),
+            process: Mutex::default(),
             _taken: Some(taken),
         })
     }
@@ -360,7 +353,7 @@ impl Server {
     fn spawn(&self) -> Result {
         if let Some(container) = &self.container {
             container.start()?;
-            *self.process() = Process::Running(ServerBody::Container(container.clone()));
+            *self.process() = Process::running(ServerBody::Container(container.clone()));
             return Ok(());
         }
         let log: File =
@@ -377,7 +370,7 @@ impl Server {
             .stderr(log)
             .spawn()?;
         let id = child.id();
-        *self.process() = Process::Running(ServerBody::Child(child));
+        *self.process() = Process::running(ServerBody::Child(child));
         watchdog()?.watch(id)?;
         Ok(())
     }
@@ -385,15 +378,14 @@ impl Server {
     /// Whether its process has ended, for any reason. It is not reaped here: the watchdog has its
     /// id until then.
     pub fn has_ended(&self) -> io::Result<bool> {
-        match &*self.process() {
-            Process::Running(ServerBody::Child(child))
-            | Process::Frozen(ServerBody::Child(child)) => {
+        match &self.process().body {
+            Some(ServerBody::Child(child)) => {
                 let only_look =
                     WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
                 Ok(waitid(WaitId::Pid(Pid::from_child(child)), only_look)?.is_some())
             }
-            Process::Running(_) | Process::Frozen(_) => Ok(false),
-            Process::Dead => Ok(true),
+            Some(ServerBody::Container(_)) => Ok(false),
+            None => Ok(true),
         }
     }
 
@@ -424,6 +416,12 @@ impl Drop for Server {
     }
 }
 
+impl Process {
+    fn running(body: ServerBody) -> Process {
+        Process { body: Some(body), is_frozen: false }
+    }
+}
+
 impl ServerBody {
     fn kill(self) -> Result {
         match self {
@@ -437,17 +435,12 @@ impl ServerBody {
         }
     }
 
-    fn freeze(&self) -> Result {
-        match self {
-            ServerBody::Container(container) => container.pause(),
-            ServerBody::Child(child) => signal(child, Signal::STOP),
-        }
-    }
-
-    fn thaw(&self) -> Result {
-        match self {
-            ServerBody::Container(container) => container.unpause(),
-            ServerBody::Child(child) => signal(child, Signal::CONT),
+    fn set_frozen(&self, is_frozen: bool) -> Result {
+        match (self, is_frozen) {
+            (ServerBody::Container(container), true) => container.pause(),
+            (ServerBody::Container(container), false) => container.unpause(),
+            (ServerBody::Child(child), true) => signal(child, Signal::STOP),
+            (ServerBody::Child(child), false) => signal(child, Signal::CONT),
         }
     }
 }

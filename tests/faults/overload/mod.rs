@@ -119,9 +119,7 @@ impl Overload {
         for number in failed.filter(|number| self.proxies.has_arrived(*number)) {
             let lock = self.client.rwlock(format!("{NAME}{number}"))?;
             let wait_limit = PollLimit::new(format!("the lock of pair {number} to be free"));
-            while lock.is_locked().await? {
-                wait_limit.pause("it is held").await?;
-            }
+            wait_limit.until(|| async { Ok(!lock.is_locked().await?) }).await?;
         }
         let guard = self.client.rwlock("after")?.write().await?;
         assert_eq!(guard.release().await?, rwlease::ReleaseOutcome::Released);

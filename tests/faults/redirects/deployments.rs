@@ -76,10 +76,7 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
     // Another shard fails over. Clients follow.
     let heir = heirs[0];
     cluster.node(heir).run_words::<()>("CLUSTER FAILOVER").await?;
-    let wait_limit = PollLimit::new("the replica to be promoted");
-    while !cluster.is_master(heir).await? {
-        wait_limit.pause("it is still a replica").await?;
-    }
+    PollLimit::new("the replica to be promoted").until(|| cluster.is_master(heir)).await?;
     cluster.node(1).kill()?;
     let began = Instant::now();
     for name in names[1].iter().chain(&names[2]) {
@@ -112,14 +109,11 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
 /// Waits until a node lists that one without an address.
 async fn has_no_address(node: &Server, id: &str) -> Result {
     let wait_limit = PollLimit::new(format!("{} to find that {id} is gone", node.address()));
-    loop {
+    let is_gone = || async {
         let view = ClusterNodes::of(node).await?;
-        let flags = view.0.get(id).map(|entry| entry.flags.join(",")).unwrap_or_default();
-        if flags.contains("noaddr") {
-            return Ok(());
-        }
-        wait_limit.pause(flags).await?;
-    }
+        Ok(view.0.get(id).is_some_and(|entry| entry.flags.join(",").contains("noaddr")))
+    };
+    wait_limit.until(is_gone).await
 }
 
 /// A builder of clients whose calls fail after a few seconds.

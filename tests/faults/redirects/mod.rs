@@ -48,11 +48,8 @@ async fn on_each_master(cluster: &Cluster, prefix: &str, count: usize) -> Result
 /// Waits until a node reports that it serves.
 async fn serves(server: &Server) -> Result {
     let wait_limit = PollLimit::new(format!("{} to serve", server.address()));
-    loop {
-        let said: String = server.run_words("CLUSTER INFO").await?;
-        if said.contains("cluster_state:ok") {
-            return Ok(());
-        }
-        wait_limit.pause(said).await?;
-    }
+    let does_serve = || async {
+        Ok(server.run_words::<String>("CLUSTER INFO").await?.contains("cluster_state:ok"))
+    };
+    wait_limit.until(does_serve).await
 }

@@ -159,12 +159,8 @@ fn wait_in_line(
 /// Waits until the queue has `waiters` waiters.
 async fn queued(cluster: &Cluster, name: &str, waiters: usize) -> Result {
     let wait_limit = PollLimit::new(format!("{waiters} waiters"));
-    loop {
-        match raw::queue(&raw::state(cluster, name).await?).len() {
-            seen if seen == waiters => return Ok(()),
-            seen => wait_limit.pause(seen).await?,
-        }
-    }
+    let is_queued = || async { Ok(raw::state(cluster, name).await?.waiters.len() == waiters) };
+    wait_limit.until(is_queued).await
 }
 
 fn refused(stage: Stage) -> Error {

@@ -126,10 +126,8 @@ pub async fn set_off(scene: &Scene) -> Result {
 
 /// Reads it back.
 pub async fn look(scene: &Scene) -> Result<String> {
-    let wait_limit = PollLimit::new("a quick reply with the wrong clock");
-    while !is_off_by(scene.cluster.node(OFF), OFF_MS).await? {
-        wait_limit.pause(format!("the clock is not off by {OFF_MS} ms")).await?;
-    }
+    let wait_limit = PollLimit::new(format!("a quick reply with a clock off by {OFF_MS} ms"));
+    wait_limit.until(|| is_off_by(scene.cluster.node(OFF), OFF_MS)).await?;
     Ok(format!("the clock of node {OFF} is off by {OFF_MS} ms"))
 }
 
@@ -150,11 +148,7 @@ fn set(node: &Server, off: i64) -> Result {
 /// Sets a clock, and waits until the server follows it.
 async fn set_and_see(node: &Server, off: i64) -> Result {
     set(node, off)?;
-    let wait_limit = PollLimit::new("a clock to be set");
-    while !is_off_by(node, off).await? {
-        wait_limit.pause(format!("it is not off by {off} ms")).await?;
-    }
-    Ok(())
+    PollLimit::new(format!("a clock to be off by {off} ms")).until(|| is_off_by(node, off)).await
 }
 
 /// Whether the server's clock is that many ms ahead of this machine's, within the tolerance.

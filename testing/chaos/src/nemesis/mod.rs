@@ -10,12 +10,11 @@ pub mod clocks;
 mod drain;
 mod fail_over;
 mod flush;
-mod kill;
 mod memory;
 mod move_failover;
 mod moves;
+mod outage;
 pub mod partition;
-mod pause;
 pub mod permission;
 pub mod restart;
 mod split_master;
@@ -28,6 +27,7 @@ pub use takeover::{Cause, Side};
 pub use unordered::Unordered;
 
 use super::scenario::Scene;
+use outage::Outage;
 use testkit::{Error, Result, Version};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +84,9 @@ impl Nemesis {
             }
             Nemesis::CancelledMove => cancelled_moves::by_key(scene).await,
             Nemesis::CancelledAtomicMove => cancelled_moves::atomic(scene).await,
-            Nemesis::Kill => kill::strike(scene).await,
+            Nemesis::Kill => outage::strike(scene, Outage::Kill).await,
             Nemesis::Restart => restart::strike(scene).await,
-            Nemesis::Pause => pause::strike(scene).await,
+            Nemesis::Pause => outage::strike(scene, Outage::Pause).await,
             Nemesis::Partition => partition::strike(scene).await,
             Nemesis::Clients => clients::strike(scene).await,
             Nemesis::Memory => memory::strike(scene).await,

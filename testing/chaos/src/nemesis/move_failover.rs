@@ -212,10 +212,7 @@ async fn repair(cluster: &Cluster, step: SlotMigration) -> Result {
         cluster.set_importing(step).await?;
     }
     // It may not know yet that the target is a master.
-    while let Err(error) = cluster.set_migrating(step).await {
-        wait_limit.pause(error).await?;
-    }
-    Ok(())
+    wait_limit.until_ok(|| cluster.set_migrating(step)).await
 }
 
 /// The master of a slot, as one node says.

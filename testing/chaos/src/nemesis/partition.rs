@@ -22,18 +22,25 @@ const FAR: usize = 0;
 
 /// A cluster whose first master is on the other side.
 pub async fn prepare(shape: &ClusterConfig, space: &NetworkNamespace) -> Result<Cluster> {
-    let settings = |number: usize| {
+    let place = |number| match number {
+        FAR => (space.namespace_addr(), space.before()),
+        _ => (space.host_addr(), Vec::new()),
+    };
+    start_at(shape, place, |_| None).await
+}
+
+/// A cluster whose nodes have these hosts, words before their commands, and further settings.
+pub async fn start_at(
+    shape: &ClusterConfig,
+    place: impl Fn(usize) -> (String, Vec<String>),
+    line: impl Fn(usize) -> Option<String>,
+) -> Result<Cluster> {
+    let settings = |number| {
+        let (host, before) = place(number);
         let timeout = format!("cluster-node-timeout {}", shape.node_timeout);
-        let (host, before) = match number {
-            FAR => (space.namespace_addr(), space.before()),
-            _ => (space.host_addr(), Vec::new()),
-        };
-        ServerSettings {
-            cluster: true,
-            host: Some(host),
-            before,
-            ..ServerSettings::default().line(timeout)
-        }
+        let lines = line(number).into_iter().chain([timeout]).collect();
+        let host = Some(host);
+        ServerSettings { cluster: true, host, before, lines, ..ServerSettings::default() }
     };
     let count = shape.masters * (1 + shape.replicas_of_each);
     let starts = (0..count).map(async |number| Server::start(&settings(number)).await);

@@ -150,13 +150,11 @@ impl Marks {
 
     async fn wait_for_replica(&self, replica: &Server, value: &str) -> Result {
         let wait_limit = PollLimit::new("the replica to have what its master has");
-        loop {
-            match self.found(replica).await {
-                Ok(found) if found == value => return Ok(()),
-                Ok(found) => wait_limit.pause(format!("it has the mark {found:?}")).await?,
-                Err(error) => wait_limit.pause(error).await?,
-            }
-        }
+        let check = || async {
+            let found = self.found(replica).await?;
+            ensure(found == value, || format!("it has the mark {found:?}"))
+        };
+        wait_limit.until_ok(check).await
     }
 
     /// The start of a script's writes: a whole command within a transaction, and half of another.

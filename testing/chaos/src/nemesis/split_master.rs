@@ -8,7 +8,7 @@ use rwlease::{Client, ErrorKind, Slot};
 use super::ensure;
 use crate::history::now;
 use crate::scenario::Scene;
-use testkit::{ConnectBuilder, Error, PollLimit, Result};
+use testkit::{ConnectBuilder, Error, PollLimit, Result, error_chain};
 
 /// The timeout of a request, and the time that it may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,9 +50,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
         Err(error)
             if error.kind() == ErrorKind::Unavailable
                 && took < LIMIT
-                && told(&error).contains("redirects") =>
+                && error_chain(&error).contains("redirects") =>
         {
-            proof += &told(&error);
+            proof += &error_chain(&error);
         }
         other => scene
             .wrong
@@ -62,22 +62,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
         scene.cluster.node(number).run_words::<()>(&assign(master)).await?;
     }
     let wait_limit = PollLimit::new("the two to agree");
-    loop {
-        match lock.write().timeout(TIMEOUT).await {
-            Ok(guard) => {
-                let _ = guard.release().await?;
-                break;
-            }
-            Err(error) => wait_limit.pause(error).await?,
-        }
-    }
+    let write = || async { Ok(lock.write().timeout(TIMEOUT).await?) };
+    let _ = wait_limit.until_ok(write).await?.release().await?;
     scene.cluster.wait_for_agreement().await?;
     scene.fault("split master", at, Vec::new(), proof);
     Ok(())
-}
-
-fn told(error: &rwlease::Error) -> String {
-    let causes =
-        std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

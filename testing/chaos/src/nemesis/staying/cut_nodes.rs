@@ -6,13 +6,11 @@
 
 use std::time::Duration;
 
-use futures::future::try_join_all;
-
 use super::{Props, Touched, ensure};
+use crate::nemesis::partition::start_at;
 use crate::scenario::Scene;
 use testkit::{
-    Cluster, ClusterConfig, ClusterNodes, Error, NetworkNamespace, PollLimit, Result, Server,
-    ServerSettings, Version,
+    Cluster, ClusterConfig, ClusterNodes, Error, NetworkNamespace, PollLimit, Result, Version,
 };
 
 const FROM: usize = 0;
@@ -25,36 +23,22 @@ pub async fn prepare(shape: &ClusterConfig) -> Result<Option<(Cluster, Props)>> 
     let Some(space) = NetworkNamespace::create_if_allowed()? else { return Ok(None) };
     let second = space.add_host_addr()?;
     let has_source = Version::found()?.major >= 7;
-    let settings = |number: usize| {
-        let timeout = format!("cluster-node-timeout {}", shape.node_timeout);
-        let (host, before) = match number {
-            FROM => (space.namespace_addr(), space.before()),
-            TO => (second.clone(), Vec::new()),
-            _ => (space.host_addr(), Vec::new()),
-        };
-        // Its own connections come from its own address, too.
-        let source = (number == TO && has_source).then(|| format!("bind-source-addr {second}"));
-        let lines = source.into_iter().chain([timeout]).collect();
-        ServerSettings {
-            cluster: true,
-            host: Some(host),
-            before,
-            lines,
-            ..ServerSettings::default()
-        }
+    let place = |number| match number {
+        FROM => (space.namespace_addr(), space.before()),
+        TO => (second.clone(), Vec::new()),
+        _ => (space.host_addr(), Vec::new()),
     };
-    let count = shape.masters * (1 + shape.replicas_of_each);
-    let starts = (0..count).map(async |number| Server::start(&settings(number)).await);
-    let cluster = Cluster::join(try_join_all(starts).await?, shape.masters).await?;
+    // Its own connections come from its own address, too.
+    let source =
+        |number| (number == TO && has_source).then(|| format!("bind-source-addr {second}"));
+    let cluster = start_at(shape, place, source).await?;
     Ok(Some((cluster, Props { space: Some(space), ..Props::default() })))
 }
 
 pub async fn strike(scene: &Scene) -> Result<Touched> {
     space(scene)?.drop_to_second_addr()?;
     let wait_limit = PollLimit::new("two masters to miss each other");
-    while let Err(error) = look_once(scene).await {
-        wait_limit.pause(error).await?;
-    }
+    wait_limit.until_ok(|| look_once(scene)).await?;
     Ok(Touched::default())
 }
 
@@ -62,12 +46,7 @@ pub async fn strike(scene: &Scene) -> Result<Touched> {
 /// third one for a moment.
 pub async fn look(scene: &Scene) -> Result<String> {
     let wait_limit = PollLimit::limited("only two masters to miss each other", LOOK);
-    loop {
-        match look_once(scene).await {
-            Ok(proof) => return Ok(proof),
-            Err(error) => wait_limit.pause(error).await?,
-        }
-    }
+    wait_limit.until_ok(|| look_once(scene)).await
 }
 
 async fn look_once(scene: &Scene) -> Result<String> {

@@ -49,10 +49,7 @@ pub async fn strike(scene: &Scene) -> Result<Touched> {
         wait_limit.pause("it is under way").await?;
     }
     fill(scene)?;
-    let wait_limit = PollLimit::new("the server to refuse writes");
-    while let Err(error) = look(scene).await {
-        wait_limit.pause(error).await?;
-    }
+    PollLimit::new("the server to refuse writes").until_ok(|| look(scene)).await?;
     Ok(Touched { names, worker: None, errors: &["Rejected"], is_all_refused: true })
 }
 

@@ -19,9 +19,7 @@ pub async fn strike(scene: &Scene) -> Result<Touched> {
     let names = scene.names_at(MASTER).await?;
     scene.cluster.node(replica(scene)).freeze()?;
     let wait_limit = PollLimit::new("the replica to be behind");
-    while behind(scene).await? == 0 {
-        wait_limit.pause("it is in step").await?;
-    }
+    wait_limit.until(|| async { Ok(behind(scene).await? > 0) }).await?;
     // A grant that the replica has confirmed in such a moment makes others wait.
     let errors = &["Unavailable", "TimedOut"];
     Ok(Touched { names, worker: None, errors, is_all_refused: false })
