@@ -145,6 +145,24 @@
     clippy::disallowed_methods
 )]
 
+/// Implements `Debug` as the struct literal says. With `..` at the end, some fields are not shown.
+macro_rules! debug_fields {
+    (|$value:tt: $type:ty| $shown:ident { $($field:ident: $shown_as:expr,)* .. }) => {
+        debug_fields!(|$value: $type| $shown, finish_non_exhaustive, $($field: $shown_as),*);
+    };
+    (|$value:tt: $type:ty| $shown:ident { $($field:ident: $shown_as:expr),* $(,)? }) => {
+        debug_fields!(|$value: $type| $shown, finish, $($field: $shown_as),*);
+    };
+    (|$value:tt: $type:ty| $shown:ident, $end:ident, $($field:ident: $shown_as:expr),*) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $value = self;
+                f.debug_struct(stringify!($shown))$(.field(stringify!($field), &$shown_as))*.$end()
+            }
+        }
+    };
+}
+
 #[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod backend;
 mod backoff;

@@ -8,7 +8,6 @@ mod connection;
 mod reply;
 mod subscription;
 
-use std::fmt;
 use std::sync::Arc;
 
 use ::fred::clients::Client;
@@ -45,14 +44,11 @@ pub struct FredConnector {
     health: ClientHealth,
 }
 
-impl fmt::Debug for FredConnector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FredConnector")
-            .field("tls", &self.config.uses_tls())
-            .field("database", &self.config.database)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|connector: FredConnector| FredConnector {
+    tls: connector.config.uses_tls(),
+    database: connector.config.database,
+    ..
+});
 
 /// Refuses a configuration by which `fred` would connect as another user than it names: without a
 /// password it does not authenticate. Refuses TLS whose `hostnames` this library could not read.

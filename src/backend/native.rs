@@ -15,7 +15,6 @@ mod tasks;
 mod tests;
 mod write_queue;
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -203,11 +202,7 @@ struct NativeCommands {
     place: Arc<str>,
 }
 
-impl fmt::Debug for NativeCommands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NativeNode").field("usable", &self.is_usable()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|commands: NativeCommands| NativeNode { usable: commands.is_usable(), .. });
 
 impl CommandConnection for NativeCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {

@@ -241,11 +241,7 @@ struct RedisCommands {
     _driver: Arc<AbortOnDrop>,
 }
 
-impl fmt::Debug for RedisCommands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisNode").field("usable", &self.is_usable()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|commands: RedisCommands| RedisNode { usable: commands.is_usable(), .. });
 
 impl CommandConnection for RedisCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {

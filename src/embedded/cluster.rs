@@ -1,6 +1,5 @@
 //! The handle of an engine, and its builder.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -185,13 +184,10 @@ impl Default for EmbeddedCluster {
     }
 }
 
-impl fmt::Debug for EmbeddedCluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedCluster")
-            .field("servers", &self.addresses().len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|cluster: EmbeddedCluster| EmbeddedCluster {
+    servers: cluster.addresses().len(),
+    ..
+});
 
 impl EmbeddedClusterBuilder {
     /// Sets the number of masters, from 1 to 1,000. Default: 3.

@@ -12,7 +12,6 @@ mod node;
 mod subscription;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -130,11 +129,7 @@ impl SimulatedNetwork {
     }
 }
 
-impl fmt::Debug for SimulatedNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: SimulatedNetwork| Network { .. });
 
 impl NetworkMessage<'_> {
     /// Returns the words of the commands, if this is a message of commands.
@@ -143,15 +138,12 @@ impl NetworkMessage<'_> {
     }
 }
 
-impl fmt::Debug for NetworkMessage<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Message")
-            .field("host", &self.host)
-            .field("server", &self.server)
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|message: NetworkMessage<'_>| Message {
+    host: message.host,
+    server: message.server,
+    kind: message.kind,
+    ..
+});
 
 /// Connects from one host.
 #[derive(Debug)]

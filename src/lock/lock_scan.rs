@@ -1,7 +1,6 @@
 //! Listing of the locks on the servers.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -144,14 +143,11 @@ impl LockScan {
     }
 }
 
-impl fmt::Debug for LockScan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockScan")
-            .field("pattern", &String::from_utf8_lossy(&self.pattern))
-            .field("masters", &self.masters)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|scan: LockScan| LockScan {
+    pattern: String::from_utf8_lossy(&scan.pattern),
+    masters: scan.masters,
+    ..
+});
 
 /// The pattern of keys that begin with `start`.
 fn starting_with(start: &str) -> Vec<u8> {

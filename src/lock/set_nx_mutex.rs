@@ -1,6 +1,5 @@
 //! The mutex of client libraries in all languages: one string key, by `SET key value NX PX`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,11 +138,4 @@ impl SetNxMutex {
     }
 }
 
-impl fmt::Debug for SetNxMutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetNxMutex")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|mutex: SetNxMutex| SetNxMutex { name: mutex.name(), slot: mutex.slot(), .. });

@@ -2,7 +2,6 @@
 
 mod waiter_merge;
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::time::Duration;
 
@@ -187,14 +186,11 @@ impl<'a> IntoFuture for LockStatusQuery<'a> {
     }
 }
 
-impl fmt::Debug for LockStatusQuery<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockStatusQuery")
-            .field("lock", &self.lock)
-            .field("page", &self.page)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|query: LockStatusQuery<'_>| LockStatusQuery {
+    lock: query.lock,
+    page: query.page,
+    ..
+});
 
 /// Whether a live holder is on any page.
 pub(crate) async fn is_locked(lock: &RwLock) -> Result<bool> {

@@ -10,7 +10,6 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -363,11 +362,7 @@ impl ClusterAdapter {
     }
 }
 
-impl fmt::Debug for ClusterAdapter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterAdapter").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: ClusterAdapter| ClusterAdapter { .. });
 
 impl AdapterCall {
     fn note_in_doubt(&mut self, attempt: Doubt) {

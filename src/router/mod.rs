@@ -32,7 +32,6 @@ pub(crate) mod telemetry;
 mod tests;
 mod transport;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,18 +106,15 @@ impl Default for RouterConfig {
     }
 }
 
-impl fmt::Debug for RouterConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouterSettings")
-            .field("seeds", &self.seeds)
-            .field("sentinels", &self.sentinels)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("response_timeout", &self.response_timeout)
-            .field("max_in_flight", &self.max_in_flight_per_server)
-            .field("refresh_interval", &self.refresh_interval)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|config: RouterConfig| RouterSettings {
+    seeds: config.seeds,
+    sentinels: config.sentinels,
+    connect_timeout: config.connect_timeout,
+    response_timeout: config.response_timeout,
+    max_in_flight: config.max_in_flight_per_server,
+    refresh_interval: config.refresh_interval,
+    ..
+});
 
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,11 +47,7 @@ impl Clone for TlsConfigCache {
     }
 }
 
-impl fmt::Debug for TlsConfigCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: TlsConfigCache| Tls { .. });
 
 impl TlsConfigCache {
     /// Connects with TLS. The certificate is checked against the host, even if that was resolved to

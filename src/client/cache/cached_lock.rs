@@ -1,6 +1,5 @@
 //! One cached lock of this client: its lease, and the local requests for it.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
@@ -37,12 +36,8 @@ pub(crate) struct CachedLock {
     handle_count: AtomicUsize,
 }
 
-/// Without its lease, which refers to the lock.
-impl fmt::Debug for CachedLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedLock").field("lock", &self.lock).finish_non_exhaustive()
-    }
-}
+// Without its lease, which refers to the lock.
+debug_fields!(|lock: CachedLock| CachedLock { lock: lock.lock, .. });
 
 #[derive(Debug, Default)]
 struct LocalState {

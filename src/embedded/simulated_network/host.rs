@@ -1,6 +1,5 @@
 //! The machine of one client: its clock, and whether it runs.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -159,11 +158,7 @@ impl SimulatedHost {
     }
 }
 
-impl fmt::Debug for SimulatedHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("number", &self.number()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|host: SimulatedHost| Host { number: host.number(), .. });
 
 #[derive(Clone, Debug)]
 struct HostClock(SimulatedHost);

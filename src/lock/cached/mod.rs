@@ -4,7 +4,6 @@ pub(crate) mod guard;
 pub(crate) mod lease_watcher;
 pub(crate) mod request;
 
-use std::fmt;
 use std::sync::Arc;
 
 use rwlease_core::protocol::LockMode;
@@ -166,12 +165,9 @@ impl Drop for CachedRwLock {
     }
 }
 
-impl fmt::Debug for CachedRwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedRwLock")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .field("local", &self.cache_status())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|lock: CachedRwLock| CachedRwLock {
+    name: lock.name(),
+    slot: lock.slot(),
+    local: lock.cache_status(),
+    ..
+});

@@ -4,7 +4,6 @@ mod call_numbers;
 mod takeover;
 pub(crate) mod writer;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -263,12 +262,9 @@ impl FencedValue {
     }
 }
 
-impl fmt::Debug for FencedValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedValue")
-            .field("name", &self.name())
-            .field("lock", &self.lock_name())
-            .field("slot", &self.slot())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|value: FencedValue| FencedValue {
+    name: value.name(),
+    lock: value.lock_name(),
+    slot: value.slot(),
+    ..
+});

@@ -3,7 +3,6 @@
 pub(crate) mod guard;
 pub(crate) mod status;
 
-use std::fmt;
 use std::sync::Arc;
 
 use rwlease_core::protocol::{
@@ -181,12 +180,9 @@ fn check_limit(limit: u32) -> Result<()> {
     }
 }
 
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|semaphore: Semaphore| Semaphore {
+    name: semaphore.name(),
+    slot: semaphore.slot(),
+    limit: semaphore.limit,
+    ..
+});

@@ -1,6 +1,5 @@
 //! The status of a semaphore: its holders and waiters.
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::time::Duration;
 
@@ -178,14 +177,11 @@ impl<'a> IntoFuture for SemaphoreStatusQuery<'a> {
     }
 }
 
-impl fmt::Debug for SemaphoreStatusQuery<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphoreStatusQuery")
-            .field("semaphore", &self.semaphore)
-            .field("page", &self.page)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|query: SemaphoreStatusQuery<'_>| SemaphoreStatusQuery {
+    semaphore: query.semaphore,
+    page: query.page,
+    ..
+});
 
 /// The page whose first holder has this index.
 fn status(view: InspectSemaphoreReply, first: u64, size: u64) -> SemaphoreStatus {

@@ -7,7 +7,6 @@
 //! `WAIT` is short, so that a slow replica does not delay the next group for long.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex};
 
@@ -184,11 +183,7 @@ impl GroupedCall {
     }
 }
 
-impl fmt::Debug for ReplicatedCallPools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicatedCalls").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: ReplicatedCallPools| ReplicatedCalls { .. });
 
 impl ReplicaPool {
     fn push(self: Arc<Self>, address: &Address, entry: GroupedCall) {

@@ -8,7 +8,6 @@ mod report;
 mod subscription;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -394,11 +393,7 @@ impl SentinelState {
     }
 }
 
-impl fmt::Debug for SentinelGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+debug_fields!(|group: SentinelGroup| Sentinels { settings: group.settings, .. });
 
 impl From<SentinelError> for ConnectionError {
     fn from(error: SentinelError) -> ConnectionError {
