@@ -258,8 +258,7 @@ pub mod request {
 
 /// What queries return: holders, waiters, and what became of them.
 pub mod status {
-    pub use crate::client::cache::UncachedReason;
-    pub use crate::lock::cached::CacheStatus;
+    pub use crate::client::cache::{CacheStatus, UncachedReason};
     pub use crate::lock::election::LeaderInfo;
     pub use crate::lock::fenced::FencedValueStatus;
     pub use crate::lock::revoke::{ForcedRelease, Revocation};

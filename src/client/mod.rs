@@ -361,7 +361,7 @@ impl ClientInner {
         self.clock.now().saturating_add(limit)
     }
 
-    /// Sends a query about a lock, which changes nothing.
+    /// Makes a call about a lock outside of any acquisition, and returns the value of the reply.
     pub(crate) async fn query(&self, lock: &LockKey, call: &Call) -> Result<RespValue> {
         let until = self.call_deadline(Confirmation::default());
         let answer = self.transport.call(call, until).await;

@@ -353,6 +353,13 @@ macro_rules! guard {
         #[derive(Debug)]
         pub struct $name(pub(crate) Hold);
 
+        guard_impls!($name, $mode, $has_at_least);
+    };
+}
+
+/// What every guard of one lease implements.
+macro_rules! guard_impls {
+    ($name:ident, $mode:expr, $has_at_least:expr) => {
         impl Deref for $name {
             type Target = Lease;
 
@@ -378,13 +385,14 @@ macro_rules! guard {
             }
 
             async fn give_back(self) -> Result<ReleaseOutcome> {
-                self.release().await
+                self.0.release().await
             }
         }
 
         impl Guard for $name {}
     };
 }
+pub(crate) use guard_impls;
 
 guard! {
     /// A lock held for reading, shared with other readers.

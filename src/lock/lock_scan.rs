@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::{self, Stream};
+use rwlease_core::protocol::Confirmation;
 use rwlease_core::resp::{Address, Command, ReplyShape, RespValue};
 
 use crate::client::ClientHandle;
@@ -90,11 +91,7 @@ impl LockScan {
                 .arg("TYPE")
                 .arg("hash")
                 .expecting(ReplyShape::List);
-            let until = self
-                .client
-                .clock
-                .now()
-                .saturating_add(self.client.settings.acquisition.call_timeout);
+            let until = self.client.call_deadline(Confirmation::default());
             let (cursor, keys) = step(router.query(master, &command, until).await?)?;
             if cursor == "0" {
                 masters.pop_front();

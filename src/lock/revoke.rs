@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use rwlease_core::protocol::{
-    self, Call, CallReply, ForceReleaseReply, InspectRequest, PageCursor, RevokeReply,
-    grant_waiters_request, parse_grant_waiters_reply,
+    self, ForceReleaseReply, InspectRequest, PageCursor, RevokeReply, grant_waiters_request,
+    parse_grant_waiters_reply,
 };
 
-use crate::error::{AddContext, Error, Result};
+use crate::error::{AddContext, Result};
 use crate::fencing_token::FencingToken;
 use crate::lock::rwlock::RwLock;
 
@@ -43,9 +43,8 @@ pub(crate) async fn revoke(lock: &RwLock) -> Result<Option<Revocation>> {
         return Ok(None);
     };
     let call = protocol::revoke(&lock.lock, token);
-    let answer = send(lock, &call).await?;
-    let (envelope, revoked) =
-        RevokeReply::read(answer.value).map_err(|bad| lock.lock.add_context(bad))?;
+    let reply = lock.client.query(&lock.lock, &call).await?;
+    let (envelope, revoked) = RevokeReply::read(reply).map_err(|bad| lock.lock.add_context(bad))?;
     if envelope.has_more_work {
         lock.client.grant_waiters(&lock.lock);
     }
@@ -63,9 +62,9 @@ pub(crate) async fn force_release(lock: &RwLock) -> Result<Option<ForcedRelease>
         return Ok(None);
     };
     let call = protocol::force_release(&lock.lock, token);
-    let answer = send(lock, &call).await?;
+    let reply = lock.client.query(&lock.lock, &call).await?;
     let (envelope, forced) =
-        ForceReleaseReply::read(answer.value).map_err(|bad| lock.lock.add_context(bad))?;
+        ForceReleaseReply::read(reply).map_err(|bad| lock.lock.add_context(bad))?;
     // The lock is taken, whatever the rest of the work comes to.
     if envelope.has_more_work && sweep(lock).await.is_none() {
         lock.client.grant_waiters(&lock.lock);
@@ -80,8 +79,9 @@ pub(crate) async fn force_release(lock: &RwLock) -> Result<Option<ForcedRelease>
 /// Repeats until nothing is left to do. `None` if a call failed.
 async fn sweep(lock: &RwLock) -> Option<()> {
     loop {
-        let answer = send(lock, &grant_waiters_request(&lock.lock)).await.ok()?;
-        if !parse_grant_waiters_reply(answer.value).ok()?.has_more_work {
+        let request = grant_waiters_request(&lock.lock);
+        let reply = lock.client.query(&lock.lock, &request).await.ok()?;
+        if !parse_grant_waiters_reply(reply).ok()?.has_more_work {
             return Some(());
         }
     }
@@ -90,14 +90,7 @@ async fn sweep(lock: &RwLock) -> Option<()> {
 /// The last token that the lock gave out, or `None` if the server has no such lock.
 async fn last_token(lock: &RwLock) -> Result<Option<u64>> {
     let look = InspectRequest { page: PageCursor::default(), page_size: 1 };
-    let answer = send(lock, &look.call(&lock.lock)).await?;
-    let view = InspectRequest::read(answer.value).map_err(|bad| lock.lock.add_context(bad))?;
+    let reply = lock.client.query(&lock.lock, &look.call(&lock.lock)).await?;
+    let view = InspectRequest::read(reply).map_err(|bad| lock.lock.add_context(bad))?;
     Ok((view.token > 0).then_some(view.token))
-}
-
-async fn send(lock: &RwLock, call: &Call) -> Result<CallReply> {
-    let until =
-        lock.client.clock.now().saturating_add(lock.client.settings.acquisition.call_timeout);
-    let answer = lock.client.transport.call(call, until).await;
-    answer.map_err(|error| lock.lock.add_context(Error::from(error)))
 }

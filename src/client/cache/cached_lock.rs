@@ -17,7 +17,7 @@ use crate::client::cache::cached_lease::CachedLease;
 use crate::client::cache::lease_share::LeaseShare;
 use crate::client::cache::local_queue::{GrantSender, LocalQueue, LocalWaitOutcome};
 use crate::client::cache::local_wait::LocalWait;
-use crate::client::cache::{CacheTimes, UncachedReason, lease_task, telemetry};
+use crate::client::cache::{CacheStatus, CacheTimes, UncachedReason, lease_task, telemetry};
 use crate::client::{SlotSubscription, acquire_task};
 use crate::error::{AddContext, Error, ErrorKind, Result};
 
@@ -59,16 +59,6 @@ pub(crate) enum CachedGrant {
     Shared(LeaseShare),
     /// An acquisition of its own.
     Uncached(Arc<Acquisition>),
-}
-
-/// The state of a lock in this client.
-#[derive(Debug)]
-pub(crate) struct LocalLockStatus {
-    pub(crate) readers: u64,
-    pub(crate) writer: bool,
-    pub(crate) waiter_count: usize,
-    pub(crate) cached_mode: Option<LockMode>,
-    pub(crate) uncached_reason: Option<UncachedReason>,
 }
 
 /// How a request begins.
@@ -126,22 +116,22 @@ impl CachedLock {
         self.lock.add_context(error)
     }
 
-    pub(crate) fn status(&self) -> LocalLockStatus {
+    pub(crate) fn status(&self) -> CacheStatus {
         let now = self.client.clock.now();
         let local = self.lock_local();
         let lease = self.lease();
         let snapshot = lease.as_ref().map(|lease| lease.gate.snapshot());
-        let mode =
+        let hold =
             snapshot.map(
                 |snapshot| if snapshot.allows_writers() { LockMode::Write } else { LockMode::Read },
             );
         let is_uncached = lease.is_none() && !local.task_is_running;
         let uncached_reason = if is_uncached { self.uncached_reason(&local, now) } else { None };
-        LocalLockStatus {
+        CacheStatus {
             readers: snapshot.map_or(0, |snapshot| snapshot.readers()),
             writer: snapshot.is_some_and(|snapshot| snapshot.has_writer()),
-            waiter_count: local.queue.len(),
-            cached_mode: mode,
+            waiting: local.queue.len(),
+            hold,
             uncached_reason,
         }
     }
