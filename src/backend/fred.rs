@@ -25,8 +25,8 @@ use rwlease_core::resp::{Address, Command, RespValue};
 use crate::backend::in_turn::first_success;
 use crate::backend::pipelining::PipeliningConnection;
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub, ResponseFuture,
-    resolve_host,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
+    ResponseFuture, resolve_host,
 };
 use crate::health::ClientHealth;
 use connection::FredConnection;
@@ -178,10 +178,7 @@ impl Connector for FredConnector {
         self.health.clone()
     }
 
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         async move {
             match &*resolve_host(address).await {
                 [place] => self.open(self.config(address), Some(place.clone())).await,
@@ -200,7 +197,7 @@ impl Connector for FredConnector {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         self.open(self.config_at(address, place), Some(place.into())).boxed()
     }
 

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::backend::dialer::{Dialer, RawStream, hide_password};
 use crate::backend::response_future::KeptConnection;
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
     PubSubConnection, ResponseFuture, resolve_host,
 };
 use crate::health::ClientHealth;
@@ -43,10 +43,7 @@ pub(crate) struct NativeConnector {
 }
 
 impl Connector for NativeConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         self.connect_to(address, None).boxed()
     }
 
@@ -58,7 +55,7 @@ impl Connector for NativeConnector {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         self.connect_to(address, place.parse().ok()).boxed()
     }
 

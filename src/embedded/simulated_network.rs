@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::cluster::EmbeddedCluster;
 use super::lock;
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
 };
 use crate::health::ClientHealth;
 use line::SimulatedStream;
@@ -179,10 +179,7 @@ impl SimulatedConnector {
 }
 
 impl Connector for SimulatedConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         Box::pin(async move {
             let open = async {
                 let (there, address) = self.host.network().connector_to(address);

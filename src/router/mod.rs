@@ -50,7 +50,7 @@ use address_translation::AddressTranslator;
 use calls::in_flight::InFlightCall;
 use calls::replicated::ReplicatedCallPools;
 use calls::script_upload::ScriptUploads;
-use cluster::connection_pool::ConnectionPool;
+use cluster::connection_pool::{ConnectionPool, PoolConfig};
 use cluster::membership::Membership;
 use cluster::refresh::RefreshSource;
 use cluster::topology::Topology;
@@ -153,20 +153,15 @@ impl Router {
         });
         let membership = Arc::new(Membership::new(translation, limits, sentinels.clone()));
         let runtime = RuntimeHandle::current(connector.health());
-        let connections = ConnectionPool::new(
-            runtime.clone(),
-            connector.clone(),
-            clock.clone(),
-            membership.clone(),
+        let pools = PoolConfig {
+            connector: connector.clone(),
+            clock: clock.clone(),
+            membership: membership.clone(),
             limits,
-        );
-        let replicated = Arc::new(ReplicatedCallPools::new(
-            runtime.clone(),
-            connector.clone(),
-            clock.clone(),
-            membership.clone(),
-            limits,
-        ));
+            runtime: runtime.clone(),
+        };
+        let connections = ConnectionPool::new(pools.clone());
+        let replicated = Arc::new(ReplicatedCallPools::new(pools));
         let texts = Arc::new(ScriptUploads::new(clock.clone(), settings.response_timeout));
         let topology = Topology::new(
             runtime.clone(),

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::{self, Either};
+use futures::future;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt, TryFutureExt};
 use rwlease_core::resp::Address;
@@ -329,7 +329,7 @@ impl SentinelGroup {
         let failed = |failure| connect_error(failure, node, connector.uses_tls());
         let dial = connector.connect(node).map_err(failed);
         let limit = self.limits.of_opening();
-        let connection = self.with_timeout(limit, node, dial).await?;
+        let connection = limit.apply(&*self.clock, node, dial).await?;
         let report = self.send_queries(node, &*connection, limit).await?;
         let mut state = lock(&self.state);
         if !state.is_closed {
@@ -347,22 +347,9 @@ impl SentinelGroup {
         let answering = connection
             .pipeline(&report_commands(&self.settings.master))
             .map_err(|failure: ConnectionError| failure.at(node));
-        let replies = self.with_timeout(limit, node, answering).await?;
+        let replies = limit.apply(&*self.clock, node, answering).await?;
         let skip = |entry| self.bad_entries.report(node, entry);
         SentinelReport::read(replies, node, &self.translation, skip)
-    }
-
-    async fn with_timeout<T>(
-        &self,
-        limit: TimeLimit,
-        node: &Address,
-        work: impl Future<Output = Result<T, ConnectionError>> + Unpin,
-    ) -> Result<T, ConnectionError> {
-        let until = self.clock.now().saturating_add(limit.length);
-        match future::select(work, self.clock.sleep_until(until)).await {
-            Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => Err(limit.no_reply(node)),
-        }
     }
 }
 
