@@ -268,45 +268,28 @@ pub mod status {
     pub use rwlease_core::protocol::ClientInfo;
 }
 
+/// Runs the examples of these pages.
 #[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+macro_rules! pages {
+    ($($name:ident: $page:expr,)+) => {$(
+        #[doc = $page]
+        struct $name;
+    )+};
+}
 
 #[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/quick-start.md")]
-struct QuickStart;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/rwlock.md")]
-struct ReadWriteLock;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/work.md")]
-struct WorkUnderALock;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/caching.md")]
-struct Caching;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/fencing.md")]
-struct Fencing;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/leader-election.md")]
-struct LeaderElection;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/transfer.md")]
-struct Transfer;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/errors.md")]
-struct Errors;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/testing.md")]
-struct Testing;
+pages! {
+    Readme: include_str!("../README.md"),
+    QuickStart: include_str!("../docs/quick-start.md"),
+    ReadWriteLock: include_str!("../docs/rwlock.md"),
+    WorkUnderALock: include_str!("../docs/work.md"),
+    Caching: include_str!("../docs/caching.md"),
+    Fencing: include_str!("../docs/fencing.md"),
+    LeaderElection: include_str!("../docs/leader-election.md"),
+    Transfer: include_str!("../docs/transfer.md"),
+    Errors: include_str!("../docs/errors.md"),
+    Testing: include_str!("../docs/testing.md"),
+}
 
 #[cfg(all(doctest, feature = "legacy"))]
 #[doc = include_str!("../docs/migrating.md")]
