@@ -179,6 +179,7 @@ mod error;
 mod fencing_token;
 mod health;
 mod lock;
+mod locks;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod router;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]

@@ -11,7 +11,6 @@ use super::command_spec::CommandHandler;
 use super::commands::script::ScriptRunner;
 use super::connection::EmbeddedConnector;
 use super::faults::FaultInjector;
-use super::lock;
 use super::lua_host::LuaHost;
 use super::observer::{self, CommandObserver, ObserverSlot, ServedCommand};
 use super::reply::{ErrorReply, OK, to_resp};
@@ -21,6 +20,7 @@ use super::slots::SlotTable;
 use crate::backend::Connector;
 use crate::clock::{Clock, ManualClock};
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// The servers' clocks start at 1 January 2025.
 const DEFAULT_START_TIME: Duration = Duration::from_secs(1_735_689_600);

@@ -8,7 +8,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::EmbeddedState;
 use super::cluster_state::ClusterWorld;
-use super::lock;
 use super::lua_host::LuaHost;
 use super::routing::KeyKind;
 use super::server::ProcessState;
@@ -18,6 +17,7 @@ use crate::backend::{
     PubSubConnection, ResponseFuture,
 };
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use rwlease_core::slot::Slot;
 
 use super::cluster::EmbeddedState;
 use super::cluster_state::ClusterWorld;
-use super::lock;
 use super::reply::ErrorReply;
 use super::server::{EmbeddedServer, ProcessState};
+use crate::locks::lock;
 
 /// The faults of one engine's servers.
 ///

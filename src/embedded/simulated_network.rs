@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cluster::EmbeddedCluster;
-use super::lock;
 use crate::backend::{
     CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
 };
 use crate::health::ClientHealth;
+use crate::locks::lock;
 use line::SimulatedStream;
 use node::SimulatedCommands;
 use subscription::SimulatedPubSub;

@@ -18,7 +18,6 @@ mod cluster;
 #[cfg(feature = "cluster-async")]
 mod cluster_adapter;
 mod connections;
-mod locks;
 #[cfg(feature = "__testing")]
 pub(crate) mod parsers;
 mod runtime;

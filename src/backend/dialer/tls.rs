@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
@@ -20,6 +20,7 @@ use tokio_rustls::client::TlsStream;
 use crate::backend::ConnectionError;
 use crate::backend::dialer::TlsCertificates;
 use crate::backend::dialer::tcp::dial;
+use crate::locks::lock;
 
 /// How many sessions with one server are kept. A resumed session brings new ones.
 const SESSIONS_PER_SERVER: usize = 8;
@@ -73,8 +74,7 @@ impl TlsConfigCache {
         address: &Address,
         files: &TlsCertificates,
     ) -> Result<Arc<ClientConfig>, ConnectionError> {
-        // The state is consistent at every moment.
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.0);
         if let Some(known) = made.by_server.get(address) {
             return Ok(known.clone());
         }

@@ -8,11 +8,11 @@ use sha1_smol::Sha1;
 use super::server::unknown_subcommand;
 use crate::embedded::cluster_state::{ClusterWorld, CommandSite};
 use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
-use crate::embedded::lock;
 use crate::embedded::lua_host::LuaHost;
 use crate::embedded::number;
 use crate::embedded::reply::{ErrorReply, OK, RedisReply};
 use crate::embedded::server::Digest;
+use crate::locks::lock;
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     command("EVAL", 2, KeyPositions::Counted, ScriptCommand::Eval),

@@ -12,8 +12,8 @@ use super::{SimulatedConnector, SimulatedNetwork};
 use crate::backend::Connector;
 use crate::clock::Clock;
 use crate::embedded::cluster::EmbeddedCluster;
-use crate::embedded::lock;
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// The machine that one client runs on. A clone is the same host.
 #[derive(Clone)]

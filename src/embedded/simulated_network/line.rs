@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{Delivery, MessageKind, NetworkMessage, SimulatedHost};
 use crate::backend::ConnectionError;
-use crate::embedded::lock;
+use crate::locks::lock;
 
 #[derive(Debug)]
 pub(super) struct SimulatedStream {

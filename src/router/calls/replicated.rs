@@ -16,13 +16,13 @@ use rwlease_core::time::LocalInstant;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
+use crate::locks::lock;
 use crate::router::calls::in_flight::{AttemptOutcome, script_call};
 use crate::router::calls::reply_action::merge_asking_reply;
 use crate::router::calls::send_marker::SendMarker;
 use crate::router::cluster::connection_pool::{ConnectionPool, PoolConfig};
 use crate::router::connections::exchange::TimedReply;
 use crate::router::connections::server_connection::ServerConnection;
-use crate::router::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 
 /// The most calls in one group.

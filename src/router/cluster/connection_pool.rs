@@ -15,11 +15,11 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::backend::{ConnectionError, Connector};
 use crate::clock::Clock;
+use crate::locks::{lock, read, write};
 use crate::router::cluster::membership::Membership;
 use crate::router::connections::limits::ConnectionLimits;
 use crate::router::connections::redial::{DIAL_BACKOFF, first_redial};
 use crate::router::connections::server_connection::ServerConnection;
-use crate::router::locks::{lock, read, write};
 use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::{self, ConnectionKind};
 

@@ -18,13 +18,13 @@ use rwlease_core::resp::Address;
 
 use crate::backend::{CommandConnection, ConnectionError, Connector};
 use crate::clock::Clock;
+use crate::locks::lock;
 use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntries;
 use crate::router::connections::connect_error::connect_error;
 use crate::router::connections::limits::{ConnectionLimits, TimeLimit};
 use crate::router::connections::master_term::MasterTerm;
 use crate::router::connections::unexpected_server::UnexpectedServer;
-use crate::router::locks::lock;
 use crate::router::server_list::{Failures, ServerList};
 use crate::router::telemetry;
 use deployment::contradiction;

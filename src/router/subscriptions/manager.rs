@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 
 use crate::backend::Connector;
 use crate::clock::Clock;
+use crate::locks::write;
 use crate::router::cluster::topology::Topology;
-use crate::router::locks::write;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::subscriptions::channel_target::{
     ChannelTarget, LinkState, TargetState, WantedChannel,

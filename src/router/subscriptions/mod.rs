@@ -27,8 +27,8 @@ use tokio::task::AbortHandle;
 
 use crate::backend::Connector;
 use crate::clock::Clock;
+use crate::locks::read;
 use crate::router::cluster::topology::Topology;
-use crate::router::locks::read;
 use crate::router::runtime::RuntimeHandle;
 use manager::{ManagerCommand, SubscriptionManager};
 
