@@ -20,6 +20,7 @@ pub(crate) mod worker;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState, Context, Effects};
 use rwlease_core::protocol::{AcquisitionId, Call, ClientId, Confirmation, LockKey};
@@ -359,6 +360,18 @@ impl ClientInner {
     pub(crate) fn call_deadline(&self, confirmation: Confirmation) -> LocalInstant {
         let limit = self.settings.acquisition.call_timeout + confirmation.timeout();
         self.clock.now().saturating_add(limit)
+    }
+
+    /// When a try that begins now has timed out. Without a timeout it is one call.
+    pub(crate) fn deadline(
+        &self,
+        timeout: Option<Duration>,
+        confirmation: Confirmation,
+    ) -> LocalInstant {
+        match timeout {
+            Some(timeout) => self.clock.now().saturating_add(timeout),
+            None => self.call_deadline(confirmation),
+        }
     }
 
     /// Makes a call about a lock outside of any acquisition, and returns the value of the reply.

@@ -355,7 +355,7 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             let request = self.0;
             let (client, lock) = (request.client, request.lock);
             request.check().map_err(|error| lock.add_context(error))?;
-            let until = request.wait.try_deadline(client, request.options.confirmation);
+            let until = client.deadline(request.wait.timeout, request.options.confirmation);
             let for_cached = match lock.can_be_cached() {
                 true => client.settings.cache.try_wait,
                 false => Duration::ZERO,

@@ -50,7 +50,7 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(LockKind::ReadWrite, &client.settings.key_prefix, name)?;
+        let lock = client.settings.lock_key(LockKind::ReadWrite, name)?;
         Ok(RwLock { client, lock })
     }
 

@@ -63,7 +63,7 @@ pub struct SetNxMutexStatus {
 
 impl SetNxMutex {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(LockKind::SetNxMutex, &client.settings.set_nx_key_prefix, name)?;
+        let lock = client.settings.lock_key(LockKind::SetNxMutex, name)?;
         Ok(SetNxMutex { client, lock })
     }
 

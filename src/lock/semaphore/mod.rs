@@ -56,7 +56,7 @@ pub struct Semaphore {
 
 impl Semaphore {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str, limit: u32) -> Result<Self> {
-        let lock = LockKey::new(LockKind::Semaphore, &client.settings.key_prefix, name)?;
+        let lock = client.settings.lock_key(LockKind::Semaphore, name)?;
         check_limit(limit).map_err(|error| lock.add_context(error))?;
         Ok(Semaphore { client, lock, limit })
     }
