@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState, Context, Effects};
-use rwlease_core::protocol::{AcquisitionId, Call, ClientId, Confirmation, LockKey};
+use rwlease_core::protocol::{AcquisitionId, Call, ClientId, Confirmation, LockKey, ReplyError};
 use rwlease_core::resp::RespValue;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
@@ -374,11 +374,18 @@ impl ClientInner {
         }
     }
 
-    /// Makes a call about a lock outside of any acquisition, and returns the value of the reply.
-    pub(crate) async fn query(&self, lock: &LockKey, call: &Call) -> Result<RespValue> {
+    /// Makes a call about a lock outside of any acquisition, and reads the reply.
+    pub(crate) async fn query<T>(
+        &self,
+        lock: &LockKey,
+        call: &Call,
+        read: impl FnOnce(RespValue) -> Result<T, ReplyError>,
+    ) -> Result<T> {
         let until = self.call_deadline(Confirmation::default());
-        let answer = self.transport.call(call, until).await;
-        answer.map(|answer| answer.value).map_err(|error| lock.add_context(error))
+        match self.transport.call(call, until).await {
+            Ok(answer) => read(answer.value).map_err(|bad| lock.add_context(bad)),
+            Err(error) => Err(lock.add_context(error)),
+        }
     }
 
     /// Returns when the worker must wake without a notification. From here on, earlier work wakes

@@ -7,7 +7,7 @@ use rwlease_core::protocol::{InspectSetNxRequest, LockKey, LockKind};
 use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
-use crate::error::{AddContext, Result};
+use crate::error::Result;
 use crate::lock::guard::SetNxMutexGuard;
 use crate::lock::request::{Acquire, TryAcquire};
 
@@ -98,8 +98,7 @@ impl SetNxMutex {
     pub async fn status(&self) -> Result<Option<SetNxMutexStatus>> {
         let lock = &self.lock;
         let call = InspectSetNxRequest.call(lock);
-        let reply = self.client.query(lock, &call).await?;
-        let held = InspectSetNxRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+        let held = self.client.query(lock, &call, InspectSetNxRequest::read).await?;
         Ok(held.map(|held| SetNxMutexStatus {
             value: held.value.to_vec(),
             remaining: held.ttl_ms.map(Duration::from_millis),

@@ -12,7 +12,7 @@ use rwlease_core::protocol::{
 };
 
 use crate::client::ClientInner;
-use crate::error::{AddContext, Result};
+use crate::error::Result;
 use crate::fencing_token::FencingToken;
 use crate::lock::rwlock::RwLock;
 use waiter_merge::MergedQueue;
@@ -213,8 +213,8 @@ pub(crate) async fn is_held_by(lock: &RwLock, id: &str) -> Result<bool> {
         return Ok(false);
     }
     let RwLock { client, lock } = lock;
-    let reply = client.query(lock, &HoldsRequest { id }.call(lock)).await?;
-    let (_, token) = HoldsRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+    let call = HoldsRequest { id }.call(lock);
+    let (_, token) = client.query(lock, &call, HoldsRequest::read).await?;
     Ok(token.is_some())
 }
 
@@ -226,7 +226,7 @@ async fn look(
 ) -> Result<InspectReply> {
     let most = size as u64;
     let call = InspectRequest { page, page_size: most }.call(lock);
-    InspectRequest::read(client.query(lock, &call).await?).map_err(|bad| lock.add_context(bad))
+    client.query(lock, &call, InspectRequest::read).await
 }
 
 /// Whether servers accept the text as an acquisition's id.

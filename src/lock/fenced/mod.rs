@@ -207,7 +207,7 @@ impl FencedValue {
     /// As [`get`](Self::get).
     pub async fn status(&self) -> Result<Option<FencedValueStatus>> {
         let call = self.key.get();
-        let reply = self.client.query(&self.key.lock, &call).await?;
+        let reply = self.client.query(&self.key.lock, &call, Ok).await?;
         let (_, body) = FencedReply::read(reply).map_err(|bad| self.add_context(bad))?;
         let status = |value, token| {
             let fencing_token = FencingToken::of_grant(token);

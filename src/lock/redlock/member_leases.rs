@@ -265,8 +265,8 @@ impl MemberLeases {
         let Lease { client, acquisition } = lease;
         let raise = RaiseTokenRequest { id: acquisition.id, token };
         let call = raise.call(&acquisition.lock);
-        let reply = self.in_time(client.query(&acquisition.lock, &call)).await?;
-        raise.read(reply.ok()?).ok()
+        let read = |reply| raise.read(reply);
+        self.in_time(client.query(&acquisition.lock, &call, read)).await?.ok()
     }
 
     /// The outcome of `work` within the time that a member has, or `None`.

@@ -156,9 +156,8 @@ impl Semaphore {
         let (client, lock) = (&self.client, &self.lock);
         let until = client.call_deadline(Confirmation::default());
         while client.clock.now() < until {
-            let reply = client.query(lock, &set.call(lock, until)).await?;
-            let (envelope, set) =
-                SetLimitRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+            let call = set.call(lock, until);
+            let (envelope, set) = client.query(lock, &call, SetLimitRequest::read).await?;
             if envelope.has_more_work {
                 client.grant_waiters(lock);
             }

@@ -9,7 +9,7 @@ use rwlease_core::protocol::{
     WaiterRecord,
 };
 
-use crate::error::{AddContext, Result};
+use crate::error::Result;
 use crate::fencing_token::FencingToken;
 use crate::lock::semaphore::Semaphore;
 
@@ -166,8 +166,7 @@ impl<'a> IntoFuture for SemaphoreStatusQuery<'a> {
             let Semaphore { client, lock, .. } = self.semaphore;
             let (first, most) = (self.page.holder, self.size);
             let call = InspectSemaphoreRequest { page: self.page, most }.call(lock);
-            let reply = client.query(lock, &call).await?;
-            let view = InspectSemaphoreRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+            let view = client.query(lock, &call, InspectSemaphoreRequest::read).await?;
             let mut status = status(view, first, most);
             if self.clients {
                 client.describe_clients(status.clients_mut()).await;
