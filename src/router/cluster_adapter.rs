@@ -208,24 +208,20 @@ impl ClusterAdapter {
         let checked = |reply| shape.check(&reply).map(|()| reply).map_err(ConnectionError::from);
         let reply = match outcome.and_then(checked) {
             Ok(reply) => reply,
-            // Not the reply to this call. The connection cannot be replaced: it is the
-            // application's.
-            Err(failure) if failure.is_protocol_error => {
-                tell(AttemptResult::Malformed);
-                state.note_in_doubt(Doubt::of_attempt(not_after));
-                state.protocol_errors += 1;
-                if state.protocol_errors == MAX_PROTOCOL_ERRORS {
-                    return Err(
-                        state.failed(CallErrorKind::MalformedReply(failure.chain().to_string()))
-                    );
-                }
-                state.last_failure = Some(failure);
-                self.pause(state, deadline).await;
-                return Ok(None);
-            }
             Err(failure) => {
-                tell(AttemptResult::ConnectionLost);
                 state.note_in_doubt(Doubt::of_attempt(not_after));
+                // Not the reply to this call. The connection cannot be replaced: it is the
+                // application's.
+                if failure.is_protocol_error {
+                    tell(AttemptResult::Malformed);
+                    state.protocol_errors += 1;
+                    if state.protocol_errors == MAX_PROTOCOL_ERRORS {
+                        let reason = failure.chain().to_string();
+                        return Err(state.failed(CallErrorKind::MalformedReply(reason)));
+                    }
+                } else {
+                    tell(AttemptResult::ConnectionLost);
+                }
                 state.last_failure = Some(failure);
                 self.pause(state, deadline).await;
                 return Ok(None);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionError, LeaseOptions, RenewalPolicy, WaitPolicy};
 use rwlease_core::protocol::{LockKey, LockMode};
-use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 use tokio::sync::{Notify, oneshot};
 
@@ -19,12 +18,12 @@ use crate::client::cache::local_queue::{GrantSender, LocalQueue, LocalWaitOutcom
 use crate::client::cache::local_wait::LocalWait;
 use crate::client::cache::{CacheStatus, CacheTimes, UncachedReason, lease_task, telemetry};
 use crate::client::{SlotSubscription, acquire_task};
-use crate::error::{AddContext, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// One for each lock that this client caches. Each handle looks it up once, at its creation.
 pub(crate) struct CachedLock {
     pub(super) client: Arc<ClientInner>,
-    pub(super) lock: LockKey,
+    pub(crate) lock: LockKey,
     /// The lease whose gate is open or about to open.
     lease: RwLock<Option<Arc<CachedLease>>>,
     local_state: Mutex<LocalState>,
@@ -101,19 +100,6 @@ impl CachedLock {
 
     pub(crate) fn client(&self) -> &Arc<ClientInner> {
         &self.client
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    pub(crate) fn slot(&self) -> Slot {
-        self.lock.slot
-    }
-
-    /// Adds the lock's name and slot to an error.
-    pub(crate) fn with_lock(&self, error: Error) -> Error {
-        self.lock.add_context(error)
     }
 
     pub(crate) fn status(&self) -> CacheStatus {

@@ -260,7 +260,11 @@ async fn entries_are_found_by_their_slot() {
     }
     assert!(entries.len() < 100, "{} are known", entries.len());
     let of = |name: &str| {
-        entries.in_slot(lock(name).slot).iter().map(|one| one.name().to_owned()).collect::<Vec<_>>()
+        entries
+            .in_slot(lock(name).slot)
+            .iter()
+            .map(|one| one.lock.name.to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         (of("{a}"), of("{b}"), of("{c}")),

@@ -49,8 +49,8 @@ impl CachedGuardInner {
 
     fn name(&self) -> &str {
         match &self.by {
-            CachedGuardGrant::Share(share) => share.cached_lock().name(),
-            CachedGuardGrant::Lease(_, entry) => entry.name(),
+            CachedGuardGrant::Share(share) => &share.cached_lock().lock.name,
+            CachedGuardGrant::Lease(_, entry) => &entry.lock.name,
             CachedGuardGrant::Nothing => "",
         }
     }

@@ -119,12 +119,12 @@ impl CachedRwLock {
 
     /// Returns the lock's name, as given.
     pub fn name(&self) -> &str {
-        self.entry.name()
+        &self.entry.lock.name
     }
 
     /// Returns the slot of the lock's key.
     pub fn slot(&self) -> Slot {
-        self.entry.slot()
+        self.entry.lock.slot
     }
 }
 
