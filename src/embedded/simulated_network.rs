@@ -113,10 +113,6 @@ impl SimulatedNetwork {
         };
     }
 
-    pub(super) fn engine(&self) -> &EmbeddedCluster {
-        &self.engine
-    }
-
     /// The connector for that address, and the address as the connector knows it.
     fn connector_to(&self, address: &Address) -> (Arc<dyn Connector>, Address) {
         let detour = self.engine.find(address).and_then(|at| lock(&self.detours).get(&at).cloned());

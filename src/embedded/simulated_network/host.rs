@@ -45,7 +45,7 @@ impl SimulatedHost {
         ahead: Duration,
         drift_ppm: i32,
     ) -> Self {
-        let clock = network.engine().clock();
+        let clock = network.engine.clock();
         let (state, resumed) = Default::default();
         SimulatedHost {
             shared: Arc::new(HostInner {
@@ -107,7 +107,7 @@ impl SimulatedHost {
     pub fn cut_connections(&self, server: usize, delivers: bool, heard_after: Option<Duration>) {
         let lines = lock(&self.shared.state).connections.clone();
         for line in lines.iter().filter_map(Weak::upgrade) {
-            if line.server() == server {
+            if line.server == server {
                 line.cut(delivers, heard_after);
             }
         }
@@ -120,7 +120,7 @@ impl SimulatedHost {
     }
 
     pub(crate) fn engine(&self) -> &EmbeddedCluster {
-        self.shared.network.engine()
+        &self.shared.network.engine
     }
 
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {

@@ -14,8 +14,8 @@ use crate::locks::lock;
 
 #[derive(Debug)]
 pub(super) struct SimulatedStream {
-    host: SimulatedHost,
-    server: usize,
+    pub(super) host: SimulatedHost,
+    pub(super) server: usize,
     state: Mutex<StreamState>,
     broke: Notify,
 }
@@ -38,14 +38,6 @@ struct StreamState {
 impl SimulatedStream {
     pub(super) fn new(host: SimulatedHost, server: usize) -> Arc<Self> {
         Arc::new(SimulatedStream { host, server, state: Mutex::default(), broke: Notify::new() })
-    }
-
-    pub(super) fn host(&self) -> &SimulatedHost {
-        &self.host
-    }
-
-    pub(super) fn server(&self) -> usize {
-        self.server
     }
 
     pub(super) fn delivery_of(&self, kind: MessageKind, commands: &[Command]) -> Delivery {

@@ -48,7 +48,7 @@ async fn forward(
     }
     let answers = node.pipeline(&commands).await;
     if let Some(later) = fate.duplicate_after {
-        let clock = line.host().engine().clock();
+        let clock = line.host.engine().clock();
         tokio::spawn(async move {
             clock.sleep_until(clock.now().saturating_add(later)).await;
             let _ = node.pipeline(&commands).await;
