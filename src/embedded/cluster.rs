@@ -124,7 +124,7 @@ impl EmbeddedCluster {
     /// of [`ServedCommand::reply`]. For tests.
     #[doc(hidden)]
     pub fn execute(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
-        let command = words.iter().fold(Command::new(), |command, word| command.arg(word));
+        let command = Command::from_words(words);
         observer::reply_words(&self.query(server, &command))
     }
 

@@ -140,7 +140,7 @@ impl MultiLock {
         let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
         let patience = client.clock.now().saturating_add(client.settings.cache.try_wait);
         for (lock, mode) in &wanted[held.len()..] {
-            let for_cached = match lock.has_queue() {
+            let for_cached = match lock.can_be_cached() {
                 true => patience.saturating_duration_since(client.clock.now()),
                 false => Duration::ZERO,
             };
