@@ -360,11 +360,22 @@ macro_rules! guard {
 /// What every guard of one lease implements.
 macro_rules! guard_impls {
     ($name:ident, $mode:expr, $has_at_least:expr) => {
+        guard_impls!($name, $has_at_least, |guard| &guard.0.0, |request, policy| {
+            let Acquire { client, lock, options, .. } = request;
+            let taken = acquire_task::acquire(client, lock, $mode, options, policy).await?;
+            Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.0.clone(), acquisition)))))
+        });
+    };
+    (
+        $name:ident, $has_at_least:expr,
+        |$guard:ident| $lease:expr, |$request:ident, $policy:ident| $acquire:expr
+    ) => {
         impl Deref for $name {
             type Target = Lease;
 
             fn deref(&self) -> &Lease {
-                &self.0.0
+                let $guard = self;
+                $lease
             }
         }
 
@@ -372,12 +383,10 @@ macro_rules! guard_impls {
             const HAS_AT_LEAST: bool = $has_at_least;
 
             async fn acquire(
-                request: &Acquire<'_, Self>,
-                policy: WaitPolicy,
+                $request: &Acquire<'_, Self>,
+                $policy: WaitPolicy,
             ) -> Result<Option<Self>> {
-                let Acquire { client, lock, options, .. } = request;
-                let taken = acquire_task::acquire(client, lock, $mode, options, policy).await?;
-                Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.0.clone(), acquisition)))))
+                $acquire
             }
 
             fn as_lease(&self) -> &Lease {

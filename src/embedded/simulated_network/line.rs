@@ -84,7 +84,7 @@ impl SimulatedStream {
         !lock(&self.state).is_cut
     }
 
-    /// Carries a reply to the client, which waits for it by `wait_reply`.
+    /// Carries a reply to the client, to `wait_reply`.
     pub(super) async fn return_reply<T>(
         self: &Arc<Self>,
         fate: &Delivery,
