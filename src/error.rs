@@ -202,16 +202,12 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("lock", &self.0.lock)
-            .field("source", &self.0.source)
-            .finish()
-    }
-}
+debug_fields!(|error: Error| Error {
+    kind: error.0.kind,
+    message: error.0.message,
+    lock: error.0.lock,
+    source: error.0.source
+});
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

@@ -145,6 +145,24 @@
     clippy::disallowed_methods
 )]
 
+/// Implements `Debug` as the struct literal says. With `..` at the end, some fields are not shown.
+macro_rules! debug_fields {
+    (|$value:tt: $type:ty| $shown:ident { $($field:ident: $shown_as:expr,)* .. }) => {
+        debug_fields!(|$value: $type| $shown, finish_non_exhaustive, $($field: $shown_as),*);
+    };
+    (|$value:tt: $type:ty| $shown:ident { $($field:ident: $shown_as:expr),* $(,)? }) => {
+        debug_fields!(|$value: $type| $shown, finish, $($field: $shown_as),*);
+    };
+    (|$value:tt: $type:ty| $shown:ident, $end:ident, $($field:ident: $shown_as:expr),*) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $value = self;
+                f.debug_struct(stringify!($shown))$(.field(stringify!($field), &$shown_as))*.$end()
+            }
+        }
+    };
+}
+
 #[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod backend;
 mod backoff;
@@ -161,6 +179,7 @@ mod error;
 mod fencing_token;
 mod health;
 mod lock;
+mod locks;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod router;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]
@@ -240,8 +259,7 @@ pub mod request {
 
 /// What queries return: holders, waiters, and what became of them.
 pub mod status {
-    pub use crate::client::cache::UncachedReason;
-    pub use crate::lock::cached::CacheStatus;
+    pub use crate::client::cache::{CacheStatus, UncachedReason};
     pub use crate::lock::election::LeaderInfo;
     pub use crate::lock::fenced::FencedValueStatus;
     pub use crate::lock::revoke::{ForcedRelease, Revocation};
@@ -251,45 +269,28 @@ pub mod status {
     pub use rwlease_core::protocol::ClientInfo;
 }
 
+/// Runs the examples of these pages.
 #[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+macro_rules! pages {
+    ($($name:ident: $page:expr,)+) => {$(
+        #[doc = $page]
+        struct $name;
+    )+};
+}
 
 #[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/quick-start.md")]
-struct QuickStart;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/rwlock.md")]
-struct ReadWriteLock;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/work.md")]
-struct WorkUnderALock;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/caching.md")]
-struct Caching;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/fencing.md")]
-struct Fencing;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/leader-election.md")]
-struct LeaderElection;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/transfer.md")]
-struct Transfer;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/errors.md")]
-struct Errors;
-
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/testing.md")]
-struct Testing;
+pages! {
+    Readme: include_str!("../README.md"),
+    QuickStart: include_str!("../docs/quick-start.md"),
+    ReadWriteLock: include_str!("../docs/rwlock.md"),
+    WorkUnderALock: include_str!("../docs/work.md"),
+    Caching: include_str!("../docs/caching.md"),
+    Fencing: include_str!("../docs/fencing.md"),
+    LeaderElection: include_str!("../docs/leader-election.md"),
+    Transfer: include_str!("../docs/transfer.md"),
+    Errors: include_str!("../docs/errors.md"),
+    Testing: include_str!("../docs/testing.md"),
+}
 
 #[cfg(all(doctest, feature = "legacy"))]
 #[doc = include_str!("../docs/migrating.md")]

@@ -1,5 +1,5 @@
-//! Macros that record counters, histograms and gauges by the `metrics` facade. Without the feature
-//! `metrics` they do nothing.
+//! Macros that emit events about locks, and macros that record counters, histograms and gauges by
+//! the `metrics` facade. Without the feature `metrics` the latter do nothing.
 //!
 //! Each layer emits its own events and metrics, in its file `telemetry.rs`. `docs/observing.md`
 //! lists the names and fields. Durations are in seconds. No metric has a lock's name as a label:
@@ -24,6 +24,13 @@ pub(crate) fn emit_in_drop(emit: impl FnOnce()) {
     } else if let Err(payload) = catch_unwind(AssertUnwindSafe(emit)) {
         std::mem::forget(payload); // its destructor may panic, too
     }
+}
+
+/// Emits an event about a lock.
+macro_rules! lock_event {
+    ($level:ident, $lock:ident, name: $name:literal, $($fields:tt)+) => {
+        ::tracing::$level!(name: $name, lock = %$lock.name, slot = %$lock.slot, $($fields)+)
+    };
 }
 
 /// Adds one to a counter.
@@ -93,7 +100,7 @@ macro_rules! record_duration_labeled {
 }
 
 pub(crate) use {
-    count_event, count_labeled, record_duration, record_duration_labeled, server_gauge,
+    count_event, count_labeled, lock_event, record_duration, record_duration_labeled, server_gauge,
 };
 
 // It counts nothing.

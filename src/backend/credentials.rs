@@ -1,7 +1,6 @@
 //! The credentials with which a client connects.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::pin::Pin;
 
 /// A user's name and password.
@@ -27,11 +26,7 @@ impl Credentials {
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
-    }
-}
+debug_fields!(|credentials: Credentials| Credentials { username: credentials.username, .. });
 
 /// The future that [`CredentialsProvider::credentials`] returns.
 pub type CredentialsFuture<'a> =

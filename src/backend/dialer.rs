@@ -8,7 +8,6 @@ pub(super) mod tls;
 mod url;
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -89,16 +88,12 @@ pub(super) enum RawStream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer")
-            .field("tls", &self.tls.is_some())
-            .field("credentials", &self.credentials.is_some())
-            .field("database", &self.database)
-            .field("client_name", &self.client_name)
-            .finish()
-    }
-}
+debug_fields!(|dialer: Dialer| Dialer {
+    tls: dialer.tls.is_some(),
+    credentials: dialer.credentials.is_some(),
+    database: dialer.database,
+    client_name: dialer.client_name
+});
 
 impl Dialer {
     /// Connects, at `place` if the host name was resolved before. Returns the server's address,

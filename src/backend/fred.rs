@@ -8,7 +8,6 @@ mod connection;
 mod reply;
 mod subscription;
 
-use std::fmt;
 use std::sync::Arc;
 
 use ::fred::clients::Client;
@@ -26,8 +25,8 @@ use rwlease_core::resp::{Address, Command, RespValue};
 use crate::backend::in_turn::first_success;
 use crate::backend::pipelining::PipeliningConnection;
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub, ResponseFuture,
-    resolve_host,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
+    ResponseFuture, resolve_host,
 };
 use crate::health::ClientHealth;
 use connection::FredConnection;
@@ -45,14 +44,11 @@ pub struct FredConnector {
     health: ClientHealth,
 }
 
-impl fmt::Debug for FredConnector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FredConnector")
-            .field("tls", &self.config.uses_tls())
-            .field("database", &self.config.database)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|connector: FredConnector| FredConnector {
+    tls: connector.config.uses_tls(),
+    database: connector.config.database,
+    ..
+});
 
 /// Refuses a configuration by which `fred` would connect as another user than it names: without a
 /// password it does not authenticate. Refuses TLS whose `hostnames` this library could not read.
@@ -182,10 +178,7 @@ impl Connector for FredConnector {
         self.health.clone()
     }
 
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         async move {
             match &*resolve_host(address).await {
                 [place] => self.open(self.config(address), Some(place.clone())).await,
@@ -204,7 +197,7 @@ impl Connector for FredConnector {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         self.open(self.config_at(address, place), Some(place.into())).boxed()
     }
 

@@ -200,10 +200,7 @@ pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionErro
 /// Opens connections.
 pub trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>>;
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands>;
 
     /// Returns the addresses to which a host name resolves now. Empty if they are unknown.
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
@@ -216,7 +213,7 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         let _ = place;
         self.connect(address)
     }
@@ -241,6 +238,8 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A connection that carries subscriptions, and the receiver of its notices.
+pub(crate) type OpenedCommands = Arc<dyn CommandConnection>;
+
 pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
 
 /// A connection that carries commands. Calls from many tasks share it. Answers come in order.

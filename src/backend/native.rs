@@ -15,7 +15,6 @@ mod tasks;
 mod tests;
 mod write_queue;
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -28,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::backend::dialer::{Dialer, RawStream, hide_password};
 use crate::backend::response_future::KeptConnection;
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
     PubSubConnection, ResponseFuture, resolve_host,
 };
 use crate::health::ClientHealth;
@@ -44,10 +43,7 @@ pub(crate) struct NativeConnector {
 }
 
 impl Connector for NativeConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         self.connect_to(address, None).boxed()
     }
 
@@ -59,7 +55,7 @@ impl Connector for NativeConnector {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         self.connect_to(address, place.parse().ok()).boxed()
     }
 
@@ -203,11 +199,7 @@ struct NativeCommands {
     place: Arc<str>,
 }
 
-impl fmt::Debug for NativeCommands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NativeNode").field("usable", &self.is_usable()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|commands: NativeCommands| NativeNode { usable: commands.is_usable(), .. });
 
 impl CommandConnection for NativeCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {

@@ -25,8 +25,8 @@ use crate::backend::handshake_error::{hello_refused, select_refused};
 use crate::backend::pipelining::PipeliningConnection;
 use crate::backend::{
     CommandConnection, ConnectionError, ConnectionFuture, Connector, Credentials, LIB_NAME,
-    LIB_VERSION, MessageHandler, OpenedPubSub, PubSubConnection, PubSubEvent, ResponseFuture,
-    resolve_host,
+    LIB_VERSION, MessageHandler, OpenedCommands, OpenedPubSub, PubSubConnection, PubSubEvent,
+    ResponseFuture, resolve_host,
 };
 use crate::health::ClientHealth;
 pub(crate) use reply::{connect_error, from_value};
@@ -39,10 +39,7 @@ pub(crate) struct RedisConnector {
 }
 
 impl Connector for RedisConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         self.connect_to(address, None)
     }
 
@@ -54,7 +51,7 @@ impl Connector for RedisConnector {
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         self.connect_to(address, place.parse().ok())
     }
 
@@ -103,7 +100,7 @@ impl RedisConnector {
         &'a self,
         address: &'a Address,
         place: Option<IpAddr>,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         async move {
             let broken = Arc::new(AtomicBool::new(false));
             let tell = broken.clone();
@@ -241,11 +238,7 @@ struct RedisCommands {
     _driver: Arc<AbortOnDrop>,
 }
 
-impl fmt::Debug for RedisCommands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisNode").field("usable", &self.is_usable()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|commands: RedisCommands| RedisNode { usable: commands.is_usable(), .. });
 
 impl CommandConnection for RedisCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {

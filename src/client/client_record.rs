@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use rwlease_core::protocol::{
-    AcquisitionId, Call, CallError, CallErrorKind, CallReply, ClientId, ClientInfo,
+    AcquisitionId, Call, CallError, CallErrorKind, CallReply, ClientId, ClientInfo, Confirmation,
     WriteRecordRequest, parse_record_reply, read_record,
 };
 use rwlease_core::time::LocalInstant;
@@ -78,11 +78,10 @@ async fn keep_written(client: Arc<ClientInner>, mut info: ClientInfo) {
     let description = info.description();
     let mut ttl = FIRST_RECORD_TTL;
     loop {
-        let now = client.clock.now();
-        let age = now.saturating_duration_since(connected_at);
+        let age = client.clock.now().saturating_duration_since(connected_at);
         let request = WriteRecordRequest { age, ttl, description: &description };
         let call = request.call(&client.settings.key_prefix, &client.id());
-        let deadline = now.saturating_add(client.settings.acquisition.call_timeout);
+        let deadline = client.call_deadline(Confirmation::default());
         let (written, pause) = match client.transport.call(&call, deadline).await {
             Ok(reply) => (request.read(reply.value).map_err(Error::from), RENEWAL_INTERVAL),
             Err(error) => match error.kind {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionConfig, LeaseOptions, RenewalPolicy};
-use rwlease_core::protocol::{Confirmation, Fairness, Fsync, PermitRequest};
+use rwlease_core::protocol::{Confirmation, Fairness, Fsync, LockKey, LockKind, PermitRequest};
 
 use crate::client::cache::cache_config::CacheConfig;
 use crate::client::label::ClientLabel;
@@ -74,6 +74,15 @@ impl ClientConfig {
             )));
         }
         Ok(())
+    }
+
+    /// The key of a lock, with the prefix of its kind.
+    pub(crate) fn lock_key(&self, kind: LockKind, name: &str) -> Result<LockKey> {
+        let prefix = match kind {
+            LockKind::ReadWrite | LockKind::Semaphore => &self.key_prefix,
+            LockKind::SetNxMutex => &self.set_nx_key_prefix,
+        };
+        Ok(LockKey::new(kind, prefix, name)?)
     }
 
     /// The options of an acquire that sets none.

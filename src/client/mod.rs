@@ -20,9 +20,10 @@ pub(crate) mod worker;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState, Context, Effects};
-use rwlease_core::protocol::{AcquisitionId, Call, ClientId, Confirmation, LockKey};
+use rwlease_core::protocol::{AcquisitionId, Call, ClientId, Confirmation, LockKey, ReplyError};
 use rwlease_core::resp::RespValue;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
@@ -361,11 +362,30 @@ impl ClientInner {
         self.clock.now().saturating_add(limit)
     }
 
-    /// Sends a query about a lock, which changes nothing.
-    pub(crate) async fn query(&self, lock: &LockKey, call: &Call) -> Result<RespValue> {
+    /// When a try that begins now has timed out. Without a timeout it is one call.
+    pub(crate) fn deadline(
+        &self,
+        timeout: Option<Duration>,
+        confirmation: Confirmation,
+    ) -> LocalInstant {
+        match timeout {
+            Some(timeout) => self.clock.now().saturating_add(timeout),
+            None => self.call_deadline(confirmation),
+        }
+    }
+
+    /// Makes a call about a lock outside of any acquisition, and reads the reply.
+    pub(crate) async fn query<T>(
+        &self,
+        lock: &LockKey,
+        call: &Call,
+        read: impl FnOnce(RespValue) -> Result<T, ReplyError>,
+    ) -> Result<T> {
         let until = self.call_deadline(Confirmation::default());
-        let answer = self.transport.call(call, until).await;
-        answer.map(|answer| answer.value).map_err(|error| lock.add_context(error))
+        match self.transport.call(call, until).await {
+            Ok(answer) => read(answer.value).map_err(|bad| lock.add_context(bad)),
+            Err(error) => Err(lock.add_context(error)),
+        }
     }
 
     /// Returns when the worker must wake without a notification. From here on, earlier work wakes

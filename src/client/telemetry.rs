@@ -7,12 +7,14 @@ use rwlease_core::protocol::{ClientId, ClientInfo, LockKey, LockMode, ReleaseRep
 use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
 use tracing::field::{Empty, display};
-use tracing::{Span, debug, debug_span, error, trace, warn};
+use tracing::{Span, debug, debug_span, error, warn};
 
 use crate::client::loss::LeaseLoss;
 use crate::error::{Error, ErrorChain, ErrorKind};
 use crate::health::ClientFailure;
-use crate::telemetry::{count_event, count_labeled, record_duration, record_duration_labeled};
+use crate::telemetry::{
+    count_event, count_labeled, lock_event, record_duration, record_duration_labeled,
+};
 
 /// Describes the metrics, for exporters that show descriptions.
 pub(crate) fn describe() {
@@ -117,10 +119,10 @@ pub(crate) fn record_outcome(span: &Span, mode: LockMode, outcome: &'static str,
 /// The request joined the queue of the lock.
 fn emit_queued(lock: &LockKey, mode: LockMode, server: &Address, ahead: u64) {
     let mode = mode_label(mode);
-    debug!(
+    lock_event!(
+        debug,
+        lock,
         name: "rwlease.wait",
-        lock = %lock.name,
-        slot = %lock.slot,
         mode,
         %server,
         ahead,
@@ -132,10 +134,10 @@ fn emit_queued(lock: &LockKey, mode: LockMode, server: &Address, ahead: u64) {
 /// The wait in the queue has ended.
 pub(crate) fn record_wait(lock: &LockKey, mode: LockMode, outcome: &'static str, took: Duration) {
     let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
-    debug!(
+    lock_event!(
+        debug,
+        lock,
         name: "rwlease.wait",
-        lock = %lock.name,
-        slot = %lock.slot,
         mode,
         outcome,
         seconds,
@@ -159,10 +161,10 @@ pub(crate) fn record_grant(
         GrantSource::Reply => "reply",
         GrantSource::Push => "push",
     };
-    debug!(
+    lock_event!(
+        debug,
+        lock,
         name: "rwlease.grant",
-        lock = %lock.name,
-        slot = %lock.slot,
         mode,
         %server,
         token,
@@ -179,10 +181,10 @@ pub(crate) fn record_grant(
 /// The reply with the grant arrived after the granted lease had ended.
 fn emit_grant_expired(lock: &LockKey, mode: LockMode, server: &Address) {
     let mode = mode_label(mode);
-    debug!(
+    lock_event!(
+        debug,
+        lock,
         name: "rwlease.grant",
-        lock = %lock.name,
-        slot = %lock.slot,
         mode,
         %server,
         outcome = "late",
@@ -192,14 +194,7 @@ fn emit_grant_expired(lock: &LockKey, mode: LockMode, server: &Address) {
 
 /// A grant for an acquisition of this client was pushed.
 pub(crate) fn record_push(lock: &LockKey, server: &Address, token: u64) {
-    trace!(
-        name: "rwlease.push",
-        lock = %lock.name,
-        slot = %lock.slot,
-        %server,
-        token,
-        "grant pushed",
-    );
+    lock_event!(trace, lock, name: "rwlease.push", %server, token, "grant pushed");
     count_event!("rwlease_pushes_total");
 }
 
@@ -219,16 +214,7 @@ fn record_renewal(
         "revoked" => "lease not renewed: it was revoked",
         _ => "lease not renewed: the server does not know it",
     };
-    debug!(
-        name: "rwlease.renew",
-        lock = %lock.name,
-        slot = %lock.slot,
-        mode,
-        %server,
-        outcome,
-        seconds,
-        "{message}",
-    );
+    lock_event!(debug, lock, name: "rwlease.renew", mode, %server, outcome, seconds, "{message}");
     count_event!("rwlease_renewals_total", "outcome" => outcome);
     record_duration!("rwlease_renewal_seconds", took, "outcome" => outcome);
 }
@@ -236,10 +222,10 @@ fn record_renewal(
 /// A renewal failed. The deadline of the lease stays as it is.
 fn emit_renewal_failed(lock: &LockKey, mode: LockMode, error: &str) {
     let mode = mode_label(mode);
-    debug!(
+    lock_event!(
+        debug,
+        lock,
         name: "rwlease.renew",
-        lock = %lock.name,
-        slot = %lock.slot,
         mode,
         outcome = "failed",
         error,
@@ -251,10 +237,10 @@ fn emit_renewal_failed(lock: &LockKey, mode: LockMode, error: &str) {
 /// No renewal has succeeded, and less than half of the lease is left.
 fn record_risk(lock: &LockKey, mode: LockMode, token: u64, left: Duration) {
     let (mode, seconds_left) = (mode_label(mode), left.as_secs_f64());
-    warn!(
+    lock_event!(
+        warn,
+        lock,
         name: "rwlease.at_risk",
-        lock = %lock.name,
-        slot = %lock.slot,
         mode,
         token,
         seconds_left,
@@ -348,31 +334,20 @@ pub(crate) fn set_client(client: &ClientId, info: &ClientInfo, is_alive: bool) {
 /// The client has written its record, or failed to.
 pub(crate) fn emit_client_record(client: &ClientId, info: &ClientInfo, failure: Option<&Error>) {
     let ClientInfo { label, host, pid, .. } = info;
-    match failure {
-        None => {
-            debug!(
-                name: "rwlease.client_record",
-                %client,
-                label,
-                host,
-                pid,
-                outcome = "written",
-                "record of the client written",
-            );
-        }
-        Some(error) => {
-            debug!(
-                name: "rwlease.client_record",
-                %client,
-                label,
-                host,
-                pid,
-                outcome = "not_written",
-                %error,
-                "record of the client not written",
-            );
-        }
-    }
+    let (outcome, message) = match failure {
+        None => ("written", "record of the client written"),
+        Some(_) => ("not_written", "record of the client not written"),
+    };
+    debug!(
+        name: "rwlease.client_record",
+        %client,
+        label,
+        host,
+        pid,
+        outcome,
+        error = failure.map(display),
+        "{message}",
+    );
 }
 
 /// A query could not read the record of a client.
@@ -409,15 +384,7 @@ fn record_release(lock: &LockKey, server: &Address, ended: &ReleaseReply, took: 
         }
     };
     let seconds = took.as_secs_f64();
-    debug!(
-        name: "rwlease.release",
-        lock = %lock.name,
-        slot = %lock.slot,
-        %server,
-        outcome,
-        seconds,
-        "{message}",
-    );
+    lock_event!(debug, lock, name: "rwlease.release", %server, outcome, seconds, "{message}");
     count_labeled!("rwlease_releases_total", "outcome" => outcome, [
         "released",
         "kept",
@@ -438,10 +405,10 @@ pub(crate) fn emit_release_failed(lock: &str, slot: Slot, error: &Error) {
 /// The server rejected a downgrade or the end of a wait for an upgrade.
 fn emit_change_rejected(lock: &LockKey, error: &Error) {
     let error = ErrorChain(error);
-    warn!(
+    lock_event!(
+        warn,
+        lock,
         name: "rwlease.lease_change",
-        lock = %lock.name,
-        slot = %lock.slot,
         outcome = "rejected",
         %error,
         "change of the lease rejected",

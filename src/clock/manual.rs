@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use rwlease_core::time::LocalInstant;
 use tokio::time::Instant;
 
 use super::Clock;
+use crate::locks::lock;
 
 /// A clock that [`advance`](ManualClock::advance) moves at once.
 ///
@@ -155,11 +156,6 @@ impl Drop for Sleep {
 fn read_clock(origin: Option<Instant>, advanced: Duration) -> LocalInstant {
     let run = origin.map(|origin| origin.elapsed()).unwrap_or_default();
     LocalInstant::from_duration(run.saturating_add(advanced))
-}
-
-/// Each change is complete before its lock is released.
-fn lock(time: &Mutex<ManualTime>) -> MutexGuard<'_, ManualTime> {
-    time.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

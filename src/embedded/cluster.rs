@@ -1,6 +1,5 @@
 //! The handle of an engine, and its builder.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use super::command_spec::CommandHandler;
 use super::commands::script::ScriptRunner;
 use super::connection::EmbeddedConnector;
 use super::faults::FaultInjector;
-use super::lock;
 use super::lua_host::LuaHost;
 use super::observer::{self, CommandObserver, ObserverSlot, ServedCommand};
 use super::reply::{ErrorReply, OK, to_resp};
@@ -22,6 +20,7 @@ use super::slots::SlotTable;
 use crate::backend::Connector;
 use crate::clock::{Clock, ManualClock};
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// The servers' clocks start at 1 January 2025.
 const DEFAULT_START_TIME: Duration = Duration::from_secs(1_735_689_600);
@@ -125,7 +124,7 @@ impl EmbeddedCluster {
     /// of [`ServedCommand::reply`]. For tests.
     #[doc(hidden)]
     pub fn execute(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
-        let command = words.iter().fold(Command::new(), |command, word| command.arg(word));
+        let command = Command::from_words(words);
         observer::reply_words(&self.query(server, &command))
     }
 
@@ -185,13 +184,10 @@ impl Default for EmbeddedCluster {
     }
 }
 
-impl fmt::Debug for EmbeddedCluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedCluster")
-            .field("servers", &self.addresses().len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|cluster: EmbeddedCluster| EmbeddedCluster {
+    servers: cluster.addresses().len(),
+    ..
+});
 
 impl EmbeddedClusterBuilder {
     /// Sets the number of masters, from 1 to 1,000. Default: 3.

@@ -40,24 +40,26 @@ pub(super) enum KeyPositions {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CommandHandler {
     /// Uses the keys alone.
-    Store(fn(&mut Keyspace, &[&[u8]]) -> CommandResult),
+    Store(StoreCommand),
     /// Uses the whole server.
-    Server(fn(&mut ClusterWorld, CommandSite, &[&[u8]]) -> CommandResult),
+    Server(ServerCommand),
     Script(script::ScriptCommand),
     Asking,
     Wait,
 }
 
+type StoreCommand = fn(&mut Keyspace, &[&[u8]]) -> CommandResult;
+type ServerCommand = fn(&mut ClusterWorld, CommandSite, &[&[u8]]) -> CommandResult;
+
 /// No limit to the number of arguments.
 pub(super) const ANY_ARITY: usize = usize::MAX;
 
 impl CommandSpec {
-    /// A command that only reads.
-    pub(super) const fn reads(
+    pub(super) const fn new(
         name: &'static str,
         args: (usize, usize),
         keys: KeyPositions,
-        act: CommandHandler,
+        handler: CommandHandler,
     ) -> Self {
         CommandSpec {
             name,
@@ -66,8 +68,18 @@ impl CommandSpec {
             writes: false,
             denies_oom: false,
             allowed_in_scripts: true,
-            handler: act,
+            handler,
         }
+    }
+
+    /// A command that only reads.
+    pub(super) const fn reads(
+        name: &'static str,
+        args: (usize, usize),
+        keys: KeyPositions,
+        act: StoreCommand,
+    ) -> Self {
+        CommandSpec::new(name, args, keys, CommandHandler::Store(act))
     }
 
     /// A command that writes, but needs no memory.
@@ -75,20 +87,28 @@ impl CommandSpec {
         name: &'static str,
         args: (usize, usize),
         keys: KeyPositions,
-        act: fn(&mut Keyspace, &[&[u8]]) -> CommandResult,
+        act: StoreCommand,
     ) -> Self {
-        let reads = CommandSpec::reads(name, args, keys, CommandHandler::Store(act));
-        CommandSpec { writes: true, ..reads }
+        CommandSpec { writes: true, ..CommandSpec::reads(name, args, keys, act) }
     }
 
     /// A command that writes and may need memory.
     pub(super) const fn may_grow(
         name: &'static str,
         args: (usize, usize),
-        act: fn(&mut Keyspace, &[&[u8]]) -> CommandResult,
+        act: StoreCommand,
     ) -> Self {
         let writes = CommandSpec::writes(name, args, KeyPositions::First, act);
         CommandSpec { denies_oom: true, ..writes }
+    }
+
+    /// A command without keys, on the server or the cluster.
+    pub(super) const fn of_server(
+        name: &'static str,
+        args: (usize, usize),
+        act: ServerCommand,
+    ) -> Self {
+        CommandSpec::new(name, args, KeyPositions::None, CommandHandler::Server(act))
     }
 
     pub(super) const fn not_in_scripts(self) -> Self {

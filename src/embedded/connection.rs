@@ -8,16 +8,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::EmbeddedState;
 use super::cluster_state::ClusterWorld;
-use super::lock;
 use super::lua_host::LuaHost;
 use super::routing::KeyKind;
 use super::server::ProcessState;
 use super::session::Session;
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, PubSubConnection, PubSubEvent,
-    ResponseFuture,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
+    PubSubConnection, ResponseFuture,
 };
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]
@@ -65,10 +65,7 @@ struct EmbeddedPubSub {
 }
 
 impl Connector for EmbeddedConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         Box::pin(async move {
             let link = EmbeddedLink::open(&lock(&self.0.world), address)?;
             let node = EmbeddedCommands { shared: self.0.clone(), link, session: Arc::default() };
@@ -80,11 +77,7 @@ impl Connector for EmbeddedConnector {
         self.1.clone()
     }
 
-    fn subscribe<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>)>
-    {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         Box::pin(async move {
             let mut world = lock(&self.0.world);
             let link = EmbeddedLink::open(&world, address)?;

@@ -9,9 +9,9 @@ use rwlease_core::slot::Slot;
 
 use super::cluster::EmbeddedState;
 use super::cluster_state::ClusterWorld;
-use super::lock;
 use super::reply::ErrorReply;
 use super::server::{EmbeddedServer, ProcessState};
+use crate::locks::lock;
 
 /// The faults of one engine's servers.
 ///
@@ -80,21 +80,13 @@ impl FaultInjector {
 
     /// Kills a server. Its connections break, and new ones cannot be made.
     pub fn stop(&self, server: usize) {
-        self.change(|world| {
-            if server < world.servers.len() {
-                world.stop(server);
-            }
-        });
+        self.with_number(server, ClusterWorld::stop);
     }
 
     /// Starts a killed server (or restarts a running one) with its data, as a new process: it knows
     /// no scripts.
     pub fn start(&self, server: usize) {
-        self.change(|world| {
-            if server < world.servers.len() {
-                world.start(server);
-            }
-        });
+        self.with_number(server, ClusterWorld::start);
     }
 
     /// Pauses a server, as `SIGSTOP` does. Commands wait until it resumes. A replica
@@ -151,20 +143,12 @@ impl FaultInjector {
     /// Stops the replication to a replica. `WAIT` counts the replica only for writes that it has
     /// received. It can still be promoted.
     pub fn lag_replica(&self, replica: usize) {
-        self.change(|world| {
-            if replica < world.servers.len() {
-                world.hold_back(replica);
-            }
-        });
+        self.with_number(replica, ClusterWorld::hold_back);
     }
 
     /// Gives a lagging replica everything that it lacks; it no longer lags.
     pub fn sync_replica(&self, replica: usize) {
-        self.change(|world| {
-            if replica < world.servers.len() {
-                world.catch_up(replica);
-            }
-        });
+        self.with_number(replica, ClusterWorld::catch_up);
     }
 }
 
@@ -225,6 +209,14 @@ impl FaultInjector {
     fn change<R>(&self, change: impl FnOnce(&mut ClusterWorld) -> R) -> R {
         let _turn = lock(&self.shared.host);
         change(&mut lock(&self.shared.world))
+    }
+
+    fn with_number(&self, server: usize, change: impl FnOnce(&mut ClusterWorld, usize)) {
+        self.change(|world| {
+            if server < world.servers.len() {
+                change(world, server);
+            }
+        });
     }
 
     fn with_server(&self, server: usize, change: impl FnOnce(&mut EmbeddedServer)) {

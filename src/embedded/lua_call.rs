@@ -10,8 +10,8 @@ use mlua::{BString, Either, IntoLua, Lua, LuaString, Table, Value, Variadic};
 use smallvec::SmallVec;
 
 use super::cluster_state::ClusterWorld;
-use super::lock;
 use super::reply::{ErrorReply, RedisReply};
+use crate::locks::lock;
 
 /// A word of a command: the bytes of a string or a number, or nothing for nil. The right side is a
 /// value that cannot be a word.

@@ -2,7 +2,6 @@
 //! anything behind in it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use mlua::chunk::ChunkMode;
@@ -148,8 +147,4 @@ fn current_line(lua: &Lua) -> Option<usize> {
     None
 }
 
-impl fmt::Debug for LuaState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("compiled", &self.compiled.len()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|state: LuaState| State { compiled: state.compiled.len(), .. });

@@ -43,8 +43,6 @@ mod subscribers;
 mod tests;
 mod undo_log;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use cluster::{EmbeddedCluster, EmbeddedClusterBuilder};
 pub use cluster_state::ScriptStats;
 pub use faults::FaultInjector;
@@ -55,9 +53,3 @@ pub use session::WaitSemantics;
 pub use simulated_network::{
     Delivery, MessageKind, NetworkMessage, NetworkModel, SimulatedHost, SimulatedNetwork,
 };
-
-/// Locks the mutex, also after a panic elsewhere: each change is complete before its lock is
-/// released.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -12,11 +12,11 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use super::cluster::EmbeddedCluster;
 use super::cluster_state::ClusterWorld;
 use super::keyspace::{StoredKey, StoredValue};
-use super::lock;
 use super::reply::{Blob, ErrorReply};
 use super::server::Digest;
 use crate::backend::PubSubEvent;
 use crate::clock::Clock;
+use crate::locks::lock;
 
 /// The only server, and the one connection that receives all messages.
 const SERVER: usize = 0;

@@ -12,16 +12,15 @@ mod node;
 mod subscription;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::cluster::EmbeddedCluster;
-use super::lock;
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
 };
 use crate::health::ClientHealth;
+use crate::locks::lock;
 use line::SimulatedStream;
 use node::SimulatedCommands;
 use subscription::SimulatedPubSub;
@@ -114,10 +113,6 @@ impl SimulatedNetwork {
         };
     }
 
-    pub(super) fn engine(&self) -> &EmbeddedCluster {
-        &self.engine
-    }
-
     /// The connector for that address, and the address as the connector knows it.
     fn connector_to(&self, address: &Address) -> (Arc<dyn Connector>, Address) {
         let detour = self.engine.find(address).and_then(|at| lock(&self.detours).get(&at).cloned());
@@ -130,11 +125,7 @@ impl SimulatedNetwork {
     }
 }
 
-impl fmt::Debug for SimulatedNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: SimulatedNetwork| Network { .. });
 
 impl NetworkMessage<'_> {
     /// Returns the words of the commands, if this is a message of commands.
@@ -143,15 +134,12 @@ impl NetworkMessage<'_> {
     }
 }
 
-impl fmt::Debug for NetworkMessage<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Message")
-            .field("host", &self.host)
-            .field("server", &self.server)
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|message: NetworkMessage<'_>| Message {
+    host: message.host,
+    server: message.server,
+    kind: message.kind,
+    ..
+});
 
 /// Connects from one host.
 #[derive(Debug)]
@@ -187,10 +175,7 @@ impl SimulatedConnector {
 }
 
 impl Connector for SimulatedConnector {
-    fn connect<'a>(
-        &'a self,
-        address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         Box::pin(async move {
             let open = async {
                 let (there, address) = self.host.network().connector_to(address);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy};
-use rwlease_core::protocol::{Fsync, LockKey, LockKind, LockMode};
+use rwlease_core::protocol::{Fsync, LockKind, LockMode};
 
 use crate::client::ClientHandle;
 use crate::client::acquire_task;
@@ -98,12 +98,9 @@ impl<'a> AcceptTransfer<'a> {
 
     async fn accept_transfer(self) -> Result<TransferredGuard> {
         let AcceptTransfer { client, transfer, options, timeout } = self;
-        let lock = LockKey::new(LockKind::ReadWrite, &client.settings.key_prefix, &transfer.name)?;
+        let lock = client.settings.lock_key(LockKind::ReadWrite, &transfer.name)?;
         check_options(&options).map_err(|error| lock.add_context(error))?;
-        let deadline = match timeout {
-            Some(timeout) => client.clock.now().saturating_add(timeout),
-            None => client.call_deadline(options.confirmation),
-        };
+        let deadline = client.deadline(timeout, options.confirmation);
         let TransferredLease { mode, id, token, .. } = transfer.lease;
         let acquisition =
             acquire_task::accept_transfer(client, &lock, (mode, id, token), &options, deadline)

@@ -1,6 +1,5 @@
 //! A client of one cluster. Users get all locks from it.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -371,11 +370,7 @@ fn random_id() -> Result<[u8; 11]> {
     Ok(random)
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("settings", &self.client.settings).finish_non_exhaustive()
-    }
-}
+debug_fields!(|client: Client| Client { settings: client.client.settings, .. });
 
 /// Fails outside of a tokio runtime, which the library's tasks need.
 pub(crate) fn on_tokio() -> Result<()> {

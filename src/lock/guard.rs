@@ -353,11 +353,29 @@ macro_rules! guard {
         #[derive(Debug)]
         pub struct $name(pub(crate) Hold);
 
+        guard_impls!($name, $mode, $has_at_least);
+    };
+}
+
+/// What every guard of one lease implements.
+macro_rules! guard_impls {
+    ($name:ident, $mode:expr, $has_at_least:expr) => {
+        guard_impls!($name, $has_at_least, |guard| &guard.0.0, |request, policy| {
+            let Acquire { client, lock, options, .. } = request;
+            let taken = acquire_task::acquire(client, lock, $mode, options, policy).await?;
+            Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.0.clone(), acquisition)))))
+        });
+    };
+    (
+        $name:ident, $has_at_least:expr,
+        |$guard:ident| $lease:expr, |$request:ident, $policy:ident| $acquire:expr
+    ) => {
         impl Deref for $name {
             type Target = Lease;
 
             fn deref(&self) -> &Lease {
-                &self.0.0
+                let $guard = self;
+                $lease
             }
         }
 
@@ -365,12 +383,10 @@ macro_rules! guard {
             const HAS_AT_LEAST: bool = $has_at_least;
 
             async fn acquire(
-                request: &Acquire<'_, Self>,
-                policy: WaitPolicy,
+                $request: &Acquire<'_, Self>,
+                $policy: WaitPolicy,
             ) -> Result<Option<Self>> {
-                let Acquire { client, lock, options, .. } = request;
-                let taken = acquire_task::acquire(client, lock, $mode, options, policy).await?;
-                Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.0.clone(), acquisition)))))
+                $acquire
             }
 
             fn as_lease(&self) -> &Lease {
@@ -378,13 +394,14 @@ macro_rules! guard {
             }
 
             async fn give_back(self) -> Result<ReleaseOutcome> {
-                self.release().await
+                self.0.release().await
             }
         }
 
         impl Guard for $name {}
     };
 }
+pub(crate) use guard_impls;
 
 guard! {
     /// A lock held for reading, shared with other readers.

@@ -1,6 +1,5 @@
 //! A lease as its holder reads, watches and renews it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -369,13 +368,10 @@ fn risk_or_end(holding: &HeldLease) -> LocalInstant {
     holding.at_risk_from().map_or(holding.deadline, |from| from.min(holding.deadline))
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("name", &self.name())
-            .field("mode", &self.mode())
-            .field("fencing_token", &self.fencing_token())
-            .field("state", &self.state())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|lease: Lease| Lease {
+    name: lease.name(),
+    mode: lease.mode(),
+    fencing_token: lease.fencing_token(),
+    state: lease.state(),
+    ..
+});

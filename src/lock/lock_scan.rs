@@ -1,11 +1,11 @@
 //! Listing of the locks on the servers.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::{self, Stream};
+use rwlease_core::protocol::Confirmation;
 use rwlease_core::resp::{Address, Command, ReplyShape, RespValue};
 
 use crate::client::ClientHandle;
@@ -91,11 +91,7 @@ impl LockScan {
                 .arg("TYPE")
                 .arg("hash")
                 .expecting(ReplyShape::List);
-            let until = self
-                .client
-                .clock
-                .now()
-                .saturating_add(self.client.settings.acquisition.call_timeout);
+            let until = self.client.call_deadline(Confirmation::default());
             let (cursor, keys) = step(router.query(master, &command, until).await?)?;
             if cursor == "0" {
                 masters.pop_front();
@@ -144,14 +140,11 @@ impl LockScan {
     }
 }
 
-impl fmt::Debug for LockScan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockScan")
-            .field("pattern", &String::from_utf8_lossy(&self.pattern))
-            .field("masters", &self.masters)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|scan: LockScan| LockScan {
+    pattern: String::from_utf8_lossy(&scan.pattern),
+    masters: scan.masters,
+    ..
+});
 
 /// The pattern of keys that begin with `start`.
 fn starting_with(start: &str) -> Vec<u8> {

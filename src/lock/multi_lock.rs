@@ -131,7 +131,7 @@ impl MultiLock {
     ///
     /// As when awaited, but never `TimedOut` or `AttemptsExhausted`.
     pub async fn try_acquire(self) -> Result<Option<MultiLockGuard>> {
-        let until = self.wait.try_deadline(&self.client, self.options.confirmation);
+        let until = self.client.deadline(self.wait.timeout, self.options.confirmation);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
         check_options(&options)?;
         let tried = try_each(&client, &wanted, &options, until).await?;
@@ -140,7 +140,7 @@ impl MultiLock {
         let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
         let patience = client.clock.now().saturating_add(client.settings.cache.try_wait);
         for (lock, mode) in &wanted[held.len()..] {
-            let for_cached = match lock.has_queue() {
+            let for_cached = match lock.can_be_cached() {
                 true => patience.saturating_duration_since(client.clock.now()),
                 false => Duration::ZERO,
             };
@@ -154,12 +154,7 @@ impl MultiLock {
     }
 
     fn want(mut self, kind: LockKind, name: &str, mode: LockMode) -> Self {
-        let settings = &self.client.settings;
-        let prefix = match kind {
-            LockKind::ReadWrite | LockKind::Semaphore => &settings.key_prefix,
-            LockKind::SetNxMutex => &settings.set_nx_key_prefix,
-        };
-        let lock = LockKey::new(kind, prefix, name);
+        let lock = self.client.settings.lock_key(kind, name);
         self.named = self.named.and_then(|mut named| {
             named.push((lock?, mode));
             Ok(named)
@@ -262,9 +257,6 @@ async fn take_in_turn(
         };
         held.extend(next.map(Hold));
         keep_until_lost(&mut held);
-        if held.len() == wanted.len() && begin_use(&mut held, options, waited).await {
-            return Ok(held);
-        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! The mutex: the write side of the fair lock.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rwlease_core::slot::Slot;
@@ -78,11 +77,4 @@ impl Mutex {
     }
 }
 
-impl fmt::Debug for Mutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|mutex: Mutex| Mutex { name: mutex.name(), slot: mutex.slot(), .. });

@@ -319,6 +319,15 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
 
+macro_rules! options_of_acquire {
+    ($($option:ident($value:ident: $type:ty),)+) => {$(
+        #[doc = concat!("As [`Acquire::", stringify!($option), "`].")]
+        pub fn $option(self, $value: $type) -> Self {
+            TryAcquire(self.0.$option($value))
+        }
+    )+};
+}
+
 impl<G: Guard> TryAcquire<'_, G> {
     /// Sets the longest time to wait for the server's answer. Default: the client's [call
     /// timeout](crate::ClientBuilder::call_timeout).
@@ -326,39 +335,14 @@ impl<G: Guard> TryAcquire<'_, G> {
         TryAcquire(self.0.timeout(timeout))
     }
 
-    /// As [`Acquire::lease`].
-    pub fn lease(self, lease: Duration) -> Self {
-        TryAcquire(self.0.lease(lease))
-    }
-
-    /// As [`Acquire::renewal`].
-    pub fn renewal(self, renewal: RenewalPolicy) -> Self {
-        TryAcquire(self.0.renewal(renewal))
-    }
-
-    /// As [`Acquire::max_hold`].
-    pub fn max_hold(self, hold: Duration) -> Self {
-        TryAcquire(self.0.max_hold(hold))
-    }
-
-    /// As [`Acquire::at_least`].
-    pub fn at_least(self, duration: Duration) -> Self {
-        TryAcquire(self.0.at_least(duration))
-    }
-
-    /// As [`Acquire::fairness`].
-    pub fn fairness(self, fairness: Fairness) -> Self {
-        TryAcquire(self.0.fairness(fairness))
-    }
-
-    /// As [`Acquire::min_replicas`].
-    pub fn min_replicas(self, replicas: u32) -> Self {
-        TryAcquire(self.0.min_replicas(replicas))
-    }
-
-    /// As [`Acquire::fsync`].
-    pub fn fsync(self, fsync: Fsync) -> Self {
-        TryAcquire(self.0.fsync(fsync))
+    options_of_acquire! {
+        lease(lease: Duration),
+        renewal(renewal: RenewalPolicy),
+        max_hold(hold: Duration),
+        at_least(duration: Duration),
+        fairness(fairness: Fairness),
+        min_replicas(replicas: u32),
+        fsync(fsync: Fsync),
     }
 }
 
@@ -371,7 +355,7 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             let request = self.0;
             let (client, lock) = (request.client, request.lock);
             request.check().map_err(|error| lock.add_context(error))?;
-            let until = request.wait.try_deadline(client, request.options.confirmation);
+            let until = client.deadline(request.wait.timeout, request.options.confirmation);
             let for_cached = match lock.can_be_cached() {
                 true => client.settings.cache.try_wait,
                 false => Duration::ZERO,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use rwlease_core::protocol::{
-    self, Call, CallReply, ForceReleaseReply, InspectRequest, PageCursor, RevokeReply,
-    grant_waiters_request, parse_grant_waiters_reply,
+    self, ForceReleaseReply, InspectRequest, PageCursor, RevokeReply, grant_waiters_request,
+    parse_grant_waiters_reply,
 };
 
-use crate::error::{AddContext, Error, Result};
+use crate::error::Result;
 use crate::fencing_token::FencingToken;
 use crate::lock::rwlock::RwLock;
 
@@ -43,9 +43,7 @@ pub(crate) async fn revoke(lock: &RwLock) -> Result<Option<Revocation>> {
         return Ok(None);
     };
     let call = protocol::revoke(&lock.lock, token);
-    let answer = send(lock, &call).await?;
-    let (envelope, revoked) =
-        RevokeReply::read(answer.value).map_err(|bad| lock.lock.add_context(bad))?;
+    let (envelope, revoked) = lock.client.query(&lock.lock, &call, RevokeReply::read).await?;
     if envelope.has_more_work {
         lock.client.grant_waiters(&lock.lock);
     }
@@ -63,9 +61,7 @@ pub(crate) async fn force_release(lock: &RwLock) -> Result<Option<ForcedRelease>
         return Ok(None);
     };
     let call = protocol::force_release(&lock.lock, token);
-    let answer = send(lock, &call).await?;
-    let (envelope, forced) =
-        ForceReleaseReply::read(answer.value).map_err(|bad| lock.lock.add_context(bad))?;
+    let (envelope, forced) = lock.client.query(&lock.lock, &call, ForceReleaseReply::read).await?;
     // The lock is taken, whatever the rest of the work comes to.
     if envelope.has_more_work && sweep(lock).await.is_none() {
         lock.client.grant_waiters(&lock.lock);
@@ -80,8 +76,9 @@ pub(crate) async fn force_release(lock: &RwLock) -> Result<Option<ForcedRelease>
 /// Repeats until nothing is left to do. `None` if a call failed.
 async fn sweep(lock: &RwLock) -> Option<()> {
     loop {
-        let answer = send(lock, &grant_waiters_request(&lock.lock)).await.ok()?;
-        if !parse_grant_waiters_reply(answer.value).ok()?.has_more_work {
+        let call = grant_waiters_request(&lock.lock);
+        let swept = lock.client.query(&lock.lock, &call, parse_grant_waiters_reply).await;
+        if !swept.ok()?.has_more_work {
             return Some(());
         }
     }
@@ -90,14 +87,7 @@ async fn sweep(lock: &RwLock) -> Option<()> {
 /// The last token that the lock gave out, or `None` if the server has no such lock.
 async fn last_token(lock: &RwLock) -> Result<Option<u64>> {
     let look = InspectRequest { page: PageCursor::default(), page_size: 1 };
-    let answer = send(lock, &look.call(&lock.lock)).await?;
-    let view = InspectRequest::read(answer.value).map_err(|bad| lock.lock.add_context(bad))?;
+    let call = look.call(&lock.lock);
+    let view = lock.client.query(&lock.lock, &call, InspectRequest::read).await?;
     Ok((view.token > 0).then_some(view.token))
-}
-
-async fn send(lock: &RwLock, call: &Call) -> Result<CallReply> {
-    let until =
-        lock.client.clock.now().saturating_add(lock.client.settings.acquisition.call_timeout);
-    let answer = lock.client.transport.call(call, until).await;
-    answer.map_err(|error| lock.lock.add_context(Error::from(error)))
 }

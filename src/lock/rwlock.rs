@@ -1,6 +1,5 @@
 //! The read/write lock.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rwlease_core::protocol::{LockKey, LockKind};
@@ -51,7 +50,7 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(LockKind::ReadWrite, &client.settings.key_prefix, name)?;
+        let lock = client.settings.lock_key(LockKind::ReadWrite, name)?;
         Ok(RwLock { client, lock })
     }
 
@@ -318,11 +317,4 @@ impl RwLock {
     }
 }
 
-impl fmt::Debug for RwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|lock: RwLock| RwLock { name: lock.name(), slot: lock.slot(), .. });

@@ -1,6 +1,5 @@
 //! The mutex of client libraries in all languages: one string key, by `SET key value NX PX`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use rwlease_core::protocol::{InspectSetNxRequest, LockKey, LockKind};
 use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
-use crate::error::{AddContext, Result};
+use crate::error::Result;
 use crate::lock::guard::SetNxMutexGuard;
 use crate::lock::request::{Acquire, TryAcquire};
 
@@ -64,7 +63,7 @@ pub struct SetNxMutexStatus {
 
 impl SetNxMutex {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(LockKind::SetNxMutex, &client.settings.set_nx_key_prefix, name)?;
+        let lock = client.settings.lock_key(LockKind::SetNxMutex, name)?;
         Ok(SetNxMutex { client, lock })
     }
 
@@ -99,8 +98,7 @@ impl SetNxMutex {
     pub async fn status(&self) -> Result<Option<SetNxMutexStatus>> {
         let lock = &self.lock;
         let call = InspectSetNxRequest.call(lock);
-        let reply = self.client.query(lock, &call).await?;
-        let held = InspectSetNxRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+        let held = self.client.query(lock, &call, InspectSetNxRequest::read).await?;
         Ok(held.map(|held| SetNxMutexStatus {
             value: held.value.to_vec(),
             remaining: held.ttl_ms.map(Duration::from_millis),
@@ -139,11 +137,4 @@ impl SetNxMutex {
     }
 }
 
-impl fmt::Debug for SetNxMutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetNxMutex")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|mutex: SetNxMutex| SetNxMutex { name: mutex.name(), slot: mutex.slot(), .. });

@@ -2,7 +2,6 @@
 
 mod waiter_merge;
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use rwlease_core::protocol::{
 };
 
 use crate::client::ClientInner;
-use crate::error::{AddContext, Result};
+use crate::error::Result;
 use crate::fencing_token::FencingToken;
 use crate::lock::rwlock::RwLock;
 use waiter_merge::MergedQueue;
@@ -187,14 +186,11 @@ impl<'a> IntoFuture for LockStatusQuery<'a> {
     }
 }
 
-impl fmt::Debug for LockStatusQuery<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockStatusQuery")
-            .field("lock", &self.lock)
-            .field("page", &self.page)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|query: LockStatusQuery<'_>| LockStatusQuery {
+    lock: query.lock,
+    page: query.page,
+    ..
+});
 
 /// Whether a live holder is on any page.
 pub(crate) async fn is_locked(lock: &RwLock) -> Result<bool> {
@@ -217,8 +213,8 @@ pub(crate) async fn is_held_by(lock: &RwLock, id: &str) -> Result<bool> {
         return Ok(false);
     }
     let RwLock { client, lock } = lock;
-    let reply = client.query(lock, &HoldsRequest { id }.call(lock)).await?;
-    let (_, token) = HoldsRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+    let call = HoldsRequest { id }.call(lock);
+    let (_, token) = client.query(lock, &call, HoldsRequest::read).await?;
     Ok(token.is_some())
 }
 
@@ -230,7 +226,7 @@ async fn look(
 ) -> Result<InspectReply> {
     let most = size as u64;
     let call = InspectRequest { page, page_size: most }.call(lock);
-    InspectRequest::read(client.query(lock, &call).await?).map_err(|bad| lock.add_context(bad))
+    client.query(lock, &call, InspectRequest::read).await
 }
 
 /// Whether servers accept the text as an acquisition's id.

@@ -139,15 +139,12 @@ fn hex_digit(byte: u8) -> Option<u8> {
     }
 }
 
-impl fmt::Debug for LeaseTransfer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseTransfer")
-            .field("name", &self.name)
-            .field("mode", &self.lease.mode)
-            .field("token", &self.lease.token)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|transfer: LeaseTransfer| LeaseTransfer {
+    name: transfer.name,
+    mode: transfer.lease.mode,
+    token: transfer.lease.token,
+    ..
+});
 
 impl Hold {
     pub(crate) async fn into_transfer(self) -> Result<LeaseTransfer> {

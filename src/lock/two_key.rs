@@ -1,6 +1,5 @@
 //! The two-key read/write lock, for use beside older fleets.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -232,14 +231,7 @@ impl TwoKeyRwLock {
     }
 }
 
-impl fmt::Debug for TwoKeyRwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TwoKeyRwLock")
-            .field("keys", &self.keys[0].name)
-            .field("slot", &self.slot())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|lock: TwoKeyRwLock| TwoKeyRwLock { keys: lock.keys[0].name, slot: lock.slot(), .. });
 
 /// The guard of a [`TwoKeyRwLock`].
 ///
@@ -281,12 +273,8 @@ impl TwoKeyGuard {
     }
 }
 
-impl fmt::Debug for TwoKeyGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TwoKeyGuard")
-            .field("lock", &self.hold.0.name())
-            .field("mode", &self.mode)
-            .field("remaining", &self.remaining())
-            .finish()
-    }
-}
+debug_fields!(|guard: TwoKeyGuard| TwoKeyGuard {
+    lock: guard.hold.0.name(),
+    mode: guard.mode,
+    remaining: guard.remaining()
+});

@@ -136,11 +136,7 @@ impl fmt::Display for UpgradeError {
     }
 }
 
-impl fmt::Debug for UpgradeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpgradeError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
+debug_fields!(|error: UpgradeError| UpgradeError { error: error.error, .. });
 
 impl StdError for UpgradeError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

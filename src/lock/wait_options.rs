@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use rwlease_core::acquisition::WaitPolicy;
 use rwlease_core::protocol::{Confirmation, LockKey, LockKind};
-use rwlease_core::time::LocalInstant;
 
 use crate::client::ClientInner;
 use crate::error::{AddContext, Error, ErrorKind, Result};
@@ -30,18 +29,6 @@ impl WaitOptions {
             return Err(Error::invalid(message));
         }
         Ok(())
-    }
-
-    /// When a try that begins now has timed out.
-    pub(crate) fn try_deadline(
-        &self,
-        client: &ClientInner,
-        confirmation: Confirmation,
-    ) -> LocalInstant {
-        match self.timeout {
-            Some(timeout) => client.clock.now().saturating_add(timeout),
-            None => client.call_deadline(confirmation),
-        }
     }
 
     /// Acquires the lock, in the queue or by trying again.

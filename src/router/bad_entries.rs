@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use rwlease_core::resp::Address;
 
-use crate::router::locks::lock;
+use crate::locks::lock;
 use crate::router::telemetry;
 
 /// How many entries are remembered as reported. Further ones are not reported.

@@ -10,7 +10,6 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,6 +29,7 @@ use crate::backend::ConnectionError;
 use crate::backend::redis::{connect_error, from_value, to_cmd};
 use crate::clock::Clock;
 use crate::health::ClientHealth;
+use crate::locks::lock;
 use crate::router::address_translation::AddressTranslator;
 use crate::router::calls::in_flight::{MAX_PROTOCOL_ERRORS, script_call};
 use crate::router::calls::reply_action::{ReplyAction, action_for_reply};
@@ -37,7 +37,6 @@ use crate::router::calls::{ATTEMPT_BACKOFF, call_error, unconnected};
 use crate::router::connections::reply_timeout::reply_timeout;
 use crate::router::connections::send_permit::Priority;
 use crate::router::connections::server_info::parse_time;
-use crate::router::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::{self, AttemptResult, ServerLoad};
 use crate::scripts::Scripts;
@@ -209,24 +208,20 @@ impl ClusterAdapter {
         let checked = |reply| shape.check(&reply).map(|()| reply).map_err(ConnectionError::from);
         let reply = match outcome.and_then(checked) {
             Ok(reply) => reply,
-            // Not the reply to this call. The connection cannot be replaced: it is the
-            // application's.
-            Err(failure) if failure.is_protocol_error => {
-                tell(AttemptResult::Malformed);
-                state.note_in_doubt(Doubt::of_attempt(not_after));
-                state.protocol_errors += 1;
-                if state.protocol_errors == MAX_PROTOCOL_ERRORS {
-                    return Err(
-                        state.failed(CallErrorKind::MalformedReply(failure.chain().to_string()))
-                    );
-                }
-                state.last_failure = Some(failure);
-                self.pause(state, deadline).await;
-                return Ok(None);
-            }
             Err(failure) => {
-                tell(AttemptResult::ConnectionLost);
                 state.note_in_doubt(Doubt::of_attempt(not_after));
+                // Not the reply to this call. The connection cannot be replaced: it is the
+                // application's.
+                if failure.is_protocol_error {
+                    tell(AttemptResult::Malformed);
+                    state.protocol_errors += 1;
+                    if state.protocol_errors == MAX_PROTOCOL_ERRORS {
+                        let reason = failure.chain().to_string();
+                        return Err(state.failed(CallErrorKind::MalformedReply(reason)));
+                    }
+                } else {
+                    tell(AttemptResult::ConnectionLost);
+                }
                 state.last_failure = Some(failure);
                 self.pause(state, deadline).await;
                 return Ok(None);
@@ -363,11 +358,7 @@ impl ClusterAdapter {
     }
 }
 
-impl fmt::Debug for ClusterAdapter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterAdapter").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: ClusterAdapter| ClusterAdapter { .. });
 
 impl AdapterCall {
     fn note_in_doubt(&mut self, attempt: Doubt) {

@@ -18,7 +18,6 @@ mod cluster;
 #[cfg(feature = "cluster-async")]
 mod cluster_adapter;
 mod connections;
-mod locks;
 #[cfg(feature = "__testing")]
 pub(crate) mod parsers;
 mod runtime;
@@ -32,7 +31,6 @@ pub(crate) mod telemetry;
 mod tests;
 mod transport;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +49,7 @@ use address_translation::AddressTranslator;
 use calls::in_flight::InFlightCall;
 use calls::replicated::ReplicatedCallPools;
 use calls::script_upload::ScriptUploads;
-use cluster::connection_pool::ConnectionPool;
+use cluster::connection_pool::{ConnectionPool, PoolConfig};
 use cluster::membership::Membership;
 use cluster::refresh::RefreshSource;
 use cluster::topology::Topology;
@@ -107,18 +105,15 @@ impl Default for RouterConfig {
     }
 }
 
-impl fmt::Debug for RouterConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouterSettings")
-            .field("seeds", &self.seeds)
-            .field("sentinels", &self.sentinels)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("response_timeout", &self.response_timeout)
-            .field("max_in_flight", &self.max_in_flight_per_server)
-            .field("refresh_interval", &self.refresh_interval)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|config: RouterConfig| RouterSettings {
+    seeds: config.seeds,
+    sentinels: config.sentinels,
+    connect_timeout: config.connect_timeout,
+    response_timeout: config.response_timeout,
+    max_in_flight: config.max_in_flight_per_server,
+    refresh_interval: config.refresh_interval,
+    ..
+});
 
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]
@@ -157,20 +152,15 @@ impl Router {
         });
         let membership = Arc::new(Membership::new(translation, limits, sentinels.clone()));
         let runtime = RuntimeHandle::current(connector.health());
-        let connections = ConnectionPool::new(
-            runtime.clone(),
-            connector.clone(),
-            clock.clone(),
-            membership.clone(),
+        let pools = PoolConfig {
+            connector: connector.clone(),
+            clock: clock.clone(),
+            membership: membership.clone(),
             limits,
-        );
-        let replicated = Arc::new(ReplicatedCallPools::new(
-            runtime.clone(),
-            connector.clone(),
-            clock.clone(),
-            membership.clone(),
-            limits,
-        ));
+            runtime: runtime.clone(),
+        };
+        let connections = ConnectionPool::new(pools.clone());
+        let replicated = Arc::new(ReplicatedCallPools::new(pools));
         let texts = Arc::new(ScriptUploads::new(clock.clone(), settings.response_timeout));
         let topology = Topology::new(
             runtime.clone(),

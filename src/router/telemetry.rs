@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
+use tracing::field::display;
 use tracing::{debug, info, trace, warn};
 
 use crate::error::{Error, ErrorChain};
@@ -140,31 +141,12 @@ pub(crate) fn record_dial(
         ConnectionKind::Subscriptions => "subscriptions",
     };
     let seconds = took.as_secs_f64();
-    let outcome = match failure {
-        None => {
-            debug!(
-                name: "rwlease.connect",
-                %server,
-                kind,
-                outcome = "connected",
-                seconds,
-                "connected to the server",
-            );
-            "connected"
-        }
-        Some(error) => {
-            debug!(
-                name: "rwlease.connect",
-                %server,
-                kind,
-                outcome = "failed",
-                seconds,
-                %error,
-                "connection to the server failed",
-            );
-            "failed"
-        }
+    let (outcome, message) = match failure {
+        None => ("connected", "connected to the server"),
+        Some(_) => ("failed", "connection to the server failed"),
     };
+    let error = failure.map(display);
+    debug!(name: "rwlease.connect", %server, kind, outcome, seconds, error, "{message}");
     record_duration!("rwlease_connect_seconds", took, "kind" => kind, "outcome" => outcome);
 }
 

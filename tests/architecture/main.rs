@@ -28,6 +28,7 @@ const CORE: Crate = Crate {
 const LIBRARY: Crate = Crate {
     source: "src",
     layers: &[
+        "locks",
         "backoff",
         "scripts",
         "clock",
@@ -47,8 +48,7 @@ const LIBRARY: Crate = Crate {
 };
 
 /// The parts of the router, from the bottom to the top. `Router` stands for `router/mod.rs`.
-const ROUTER: [&str; 15] = [
-    "locks",
+const ROUTER: [&str; 14] = [
     "telemetry",
     "address_translation",
     "bad_entries",

@@ -326,7 +326,7 @@ impl HeldLease {
     /// Attempts without an answer that may still be carried out.
     pub fn in_doubt(&self) -> Option<InDoubtUntil> {
         let upgrade = self.upgrade.as_ref().and_then(|request| request.in_doubt());
-        let pending = self.pending_change.as_ref().and_then(|pending| pending.in_doubt());
+        let pending = self.pending_change.as_ref().and_then(|pending| pending.doubt.in_doubt);
         in_doubt::later_of(in_doubt::later_of(self.in_doubt, upgrade), pending)
     }
 
@@ -338,7 +338,7 @@ impl HeldLease {
             RenewalTimer::DueAt(due) => Some(due),
             RenewalTimer::Disabled | RenewalTimer::InFlight(_) => None,
         };
-        let pending = self.pending_change.as_ref().and_then(|pending| pending.send_at());
+        let pending = self.pending_change.as_ref().and_then(|pending| pending.send_at);
         let risk = self.at_risk_from().filter(|_| !self.is_risk_reported);
         renewal.into_iter().chain(pending).chain(risk).fold(self.deadline, LocalInstant::min)
     }
@@ -380,7 +380,7 @@ impl HeldLease {
             LeaseHealth::Releasing => {}
             LeaseHealth::Lost { .. } => {
                 effects.worker_calls[1] = self.take_due_change(ctx.now);
-                let due = self.pending_change.as_ref().and_then(|pending| pending.send_at());
+                let due = self.pending_change.as_ref().and_then(|pending| pending.send_at);
                 due.into_iter().for_each(|due| effects.wake_worker_by(due));
             }
             _ if !self.is_held(ctx.now) => self.mark_lost(false, ctx, effects),

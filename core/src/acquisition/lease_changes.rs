@@ -51,7 +51,7 @@ impl HeldLease {
         let goal = AcquireKind::Upgrade { token: self.token };
         let upgrade = AcquireState::new(goal, &self.options, policy, ctx.now).continue_upgrade(
             self.renewals.hold_deadline,
-            pending.and_then(|pending| pending.in_doubt()),
+            pending.and_then(|pending| pending.doubt.in_doubt),
             earlier_wait_open,
         );
         self.upgrade = Some(Box::new(upgrade));

@@ -50,14 +50,6 @@ impl PendingChange {
         PendingChange { expires_at: Some(give_up), ..self }
     }
 
-    pub(super) fn send_at(&self) -> Option<LocalInstant> {
-        self.send_at
-    }
-
-    pub(super) fn in_doubt(&self) -> Option<InDoubtUntil> {
-        self.doubt.in_doubt
-    }
-
     /// Whether it is under way, or is a downgrade that may still arrive.
     pub(super) fn may_be_in_flight(&self) -> bool {
         self.send_at.is_none() || (self.transition == ChangeKind::Downgrade && self.was_sent)

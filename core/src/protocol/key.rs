@@ -67,17 +67,9 @@ impl LockKey {
         Ok(LockKey { kind, name: name.into(), key, second_key: None, slot })
     }
 
-    /// Whether the lock has a queue.
-    pub fn has_queue(&self) -> bool {
-        if self.second_key.is_some() {
-            return false;
-        }
-        self.kind != LockKind::SetNxMutex
-    }
-
     /// Whether a client may keep the lock cached.
     pub fn can_be_cached(&self) -> bool {
-        self.has_queue() && self.kind == LockKind::ReadWrite
+        self.kind == LockKind::ReadWrite
     }
 }
 

@@ -74,14 +74,10 @@ pub struct InspectSemaphoreReply {
     pub waiting: Vec<WaiterRecord>,
 }
 
-fn call(script: ScriptName, lock: &LockKey, args: Command) -> Call {
-    Call::new(script, lock, args)
-}
-
 impl ReleasePermitsRequest {
     pub fn call(&self, id: AcquisitionId, lock: &LockKey) -> Call {
         let args = Command::new().arg(id.as_str()).arg_u64(self.keep.into());
-        call(ScriptName::SemaphoreReleasePermits, lock, args)
+        Call::new(ScriptName::SemaphoreReleasePermits, lock, args)
     }
 
     /// The lease, if the acquisition holds permits.
@@ -100,7 +96,7 @@ impl SetLimitRequest {
     pub fn call(self, lock: &LockKey, not_after: LocalInstant) -> Call {
         let args = Command::new().arg_u64(self.expected.into()).arg_u64(self.limit.into());
         let not_after = Some(not_after);
-        Call { not_after, ..call(ScriptName::SemaphoreSetLimit, lock, args) }
+        Call { not_after, ..Call::new(ScriptName::SemaphoreSetLimit, lock, args) }
     }
 
     pub fn read(reply: RespValue) -> Result<(Envelope, SetLimitReply), ReplyError> {
@@ -120,7 +116,7 @@ impl InspectSemaphoreRequest {
         let SemaphoreCursor { holder, waiter } = &self.page;
         let waiter = waiter.as_deref().unwrap_or(NONE);
         let args = Command::new().arg_u64(*holder).arg(waiter).arg_u64(self.most);
-        call(ScriptName::SemaphoreInspect, lock, args)
+        Call::new(ScriptName::SemaphoreInspect, lock, args)
     }
 
     pub fn read(reply: RespValue) -> Result<InspectSemaphoreReply, ReplyError> {

@@ -3,10 +3,9 @@
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
@@ -21,6 +20,7 @@ use tokio_rustls::client::TlsStream;
 use crate::backend::ConnectionError;
 use crate::backend::dialer::TlsCertificates;
 use crate::backend::dialer::tcp::dial;
+use crate::locks::lock;
 
 /// How many sessions with one server are kept. A resumed session brings new ones.
 const SESSIONS_PER_SERVER: usize = 8;
@@ -48,11 +48,7 @@ impl Clone for TlsConfigCache {
     }
 }
 
-impl fmt::Debug for TlsConfigCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: TlsConfigCache| Tls { .. });
 
 impl TlsConfigCache {
     /// Connects with TLS. The certificate is checked against the host, even if that was resolved to
@@ -78,8 +74,7 @@ impl TlsConfigCache {
         address: &Address,
         files: &TlsCertificates,
     ) -> Result<Arc<ClientConfig>, ConnectionError> {
-        // The state is consistent at every moment.
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.0);
         if let Some(known) = made.by_server.get(address) {
             return Ok(known.clone());
         }

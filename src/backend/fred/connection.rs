@@ -1,6 +1,5 @@
 //! A `fred` client with one connection, and how it ends.
 
-use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -133,11 +132,7 @@ impl Drop for FredConnection {
     }
 }
 
-impl fmt::Debug for FredConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("usable", &self.is_usable()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|connection: FredConnection| Connection { usable: connection.is_usable(), .. });
 
 impl FredTask {
     fn of(handle: ConnectHandle) -> FredTask {

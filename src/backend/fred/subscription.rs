@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use ::fred::interfaces::{EventInterface, PubsubInterface};
@@ -29,6 +29,7 @@ use crate::backend::{
 };
 use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// How often channels are subscribed again, and how many of them each time. If a slot has left the
 /// server and come back, the server passes over its waiters until then. A client can have a channel
@@ -109,11 +110,11 @@ impl PubSubConnection for FredPubSub {
             let channels = &self.channels;
             let channel = Bytes::copy_from_slice(channel);
             // Before it is sent: a leave that is under way must not end what this begins.
-            let join = channels.lock().add(&channel, asking);
+            let join = lock(&channels.joined).add(&channel, asking);
             match channels.subscribe(&channel, asking).await? {
                 Ok(()) => channels.send_event(PubSubEvent::Subscribed { channel }),
                 Err(error) => {
-                    channels.lock().refused(&channel, join);
+                    lock(&channels.joined).refused(&channel, join);
                     channels.send_event(PubSubEvent::Rejected { channel, error });
                 }
             }
@@ -125,7 +126,7 @@ impl PubSubConnection for FredPubSub {
     fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
         async move {
             let channel = Bytes::copy_from_slice(channel);
-            self.channels.lock().channels.remove(&channel);
+            lock(&self.channels.joined).channels.remove(&channel);
             self.channels.unsubscribe(&channel).await?;
             // `fred` drops the server's confirmation as well, which is a push.
             if self.channels.last_join(&channel).is_none() {
@@ -180,7 +181,7 @@ impl FredChannels {
         // Repeats only if the channel was joined again while it was left once more.
         while let Some(join) = self.last_join(&channel) {
             if self.subscribe(&channel, join.asking).await?.is_err() {
-                if self.lock().refused(&channel, join) {
+                if lock(&self.joined).refused(&channel, join) {
                     self.send_event(PubSubEvent::Unsubscribed { channel });
                 }
                 return Ok(());
@@ -194,17 +195,13 @@ impl FredChannels {
     }
 
     fn last_join(&self, channel: &Bytes) -> Option<ChannelSubscribe> {
-        self.lock().channels.get(channel).copied()
+        lock(&self.joined).channels.get(channel).copied()
     }
 
     fn send_event(&self, notice: PubSubEvent) {
         if let Some(notify) = self.notify.upgrade() {
             let _ = notify.send(notice);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SubscribedChannels> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -238,7 +235,7 @@ async fn resubscribe_in_turn(channels: Weak<FredChannels>) {
         let Some(channels) = channels.upgrade() else {
             return;
         };
-        let turn = next_batch(&channels.lock().channels, &last);
+        let turn = next_batch(&lock(&channels.joined).channels, &last);
         // After the very last channel it starts over.
         last = turn.get(RESUBSCRIBE_BATCH - 1).cloned().unwrap_or_default();
         let asked = turn.into_iter().map(|channel| channels.resubscribe(channel));

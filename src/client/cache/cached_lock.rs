@@ -1,13 +1,11 @@
 //! One cached lock of this client: its lease, and the local requests for it.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionError, LeaseOptions, RenewalPolicy, WaitPolicy};
 use rwlease_core::protocol::{LockKey, LockMode};
-use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 use tokio::sync::{Notify, oneshot};
 
@@ -18,14 +16,14 @@ use crate::client::cache::cached_lease::CachedLease;
 use crate::client::cache::lease_share::LeaseShare;
 use crate::client::cache::local_queue::{GrantSender, LocalQueue, LocalWaitOutcome};
 use crate::client::cache::local_wait::LocalWait;
-use crate::client::cache::{CacheTimes, UncachedReason, lease_task, telemetry};
+use crate::client::cache::{CacheStatus, CacheTimes, UncachedReason, lease_task, telemetry};
 use crate::client::{SlotSubscription, acquire_task};
-use crate::error::{AddContext, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// One for each lock that this client caches. Each handle looks it up once, at its creation.
 pub(crate) struct CachedLock {
     pub(super) client: Arc<ClientInner>,
-    pub(super) lock: LockKey,
+    pub(crate) lock: LockKey,
     /// The lease whose gate is open or about to open.
     lease: RwLock<Option<Arc<CachedLease>>>,
     local_state: Mutex<LocalState>,
@@ -37,12 +35,8 @@ pub(crate) struct CachedLock {
     handle_count: AtomicUsize,
 }
 
-/// Without its lease, which refers to the lock.
-impl fmt::Debug for CachedLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedLock").field("lock", &self.lock).finish_non_exhaustive()
-    }
-}
+// Without its lease, which refers to the lock.
+debug_fields!(|lock: CachedLock| CachedLock { lock: lock.lock, .. });
 
 #[derive(Debug, Default)]
 struct LocalState {
@@ -64,16 +58,6 @@ pub(crate) enum CachedGrant {
     Shared(LeaseShare),
     /// An acquisition of its own.
     Uncached(Arc<Acquisition>),
-}
-
-/// The state of a lock in this client.
-#[derive(Debug)]
-pub(crate) struct LocalLockStatus {
-    pub(crate) readers: u64,
-    pub(crate) writer: bool,
-    pub(crate) waiter_count: usize,
-    pub(crate) cached_mode: Option<LockMode>,
-    pub(crate) uncached_reason: Option<UncachedReason>,
 }
 
 /// How a request begins.
@@ -118,35 +102,22 @@ impl CachedLock {
         &self.client
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    pub(crate) fn slot(&self) -> Slot {
-        self.lock.slot
-    }
-
-    /// Adds the lock's name and slot to an error.
-    pub(crate) fn with_lock(&self, error: Error) -> Error {
-        self.lock.add_context(error)
-    }
-
-    pub(crate) fn status(&self) -> LocalLockStatus {
+    pub(crate) fn status(&self) -> CacheStatus {
         let now = self.client.clock.now();
         let local = self.lock_local();
         let lease = self.lease();
         let snapshot = lease.as_ref().map(|lease| lease.gate.snapshot());
-        let mode =
+        let hold =
             snapshot.map(
                 |snapshot| if snapshot.allows_writers() { LockMode::Write } else { LockMode::Read },
             );
         let is_uncached = lease.is_none() && !local.task_is_running;
         let uncached_reason = if is_uncached { self.uncached_reason(&local, now) } else { None };
-        LocalLockStatus {
+        CacheStatus {
             readers: snapshot.map_or(0, |snapshot| snapshot.readers()),
             writer: snapshot.is_some_and(|snapshot| snapshot.has_writer()),
-            waiter_count: local.queue.len(),
-            cached_mode: mode,
+            waiting: local.queue.len(),
+            hold,
             uncached_reason,
         }
     }

@@ -101,7 +101,8 @@ impl Drop for LeaseDropGuard {
             self.cached_lock.close_gate(&self.lease);
             self.lease.gate.mark_lost();
             self.cached_lock.remove_drained(&self.lease);
-            release_in_background(&self.cached_lock.client, &self.lease.acquisition);
+            let LeaseDropGuard { cached_lock, lease, .. } = self;
+            cached_lock.client.apply(&lease.acquisition, AcquisitionEvent::Abandon);
         }
         emit_in_drop(|| telemetry::add_leases(-1));
     }
@@ -144,11 +145,6 @@ async fn acquire_lease(
     // Its times must be set before anybody sees it.
     let begins = task.snapshot(since).is_some() && cached_lock.install_lease(&lease);
     begins.then_some(task.lease_guard)
-}
-
-/// Leaves the release to the worker.
-fn release_in_background(client: &ClientInner, acquisition: &Acquisition) {
-    client.apply(acquisition, AcquisitionEvent::Abandon);
 }
 
 /// What to do about a lease.
@@ -470,7 +466,8 @@ async fn release(client: Arc<ClientInner>, acquisition: Arc<Acquisition>) {
         client.apply(&acquisition, AcquisitionEvent::ReleaseReply(reply));
     }
     if !acquisition.is_ended() {
-        release_in_background(&client, &acquisition); // the worker handles what may still arrive
+        // The worker handles what may still arrive.
+        client.apply(&acquisition, AcquisitionEvent::Abandon);
     }
 }
 

@@ -28,6 +28,8 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
+use rwlease_core::protocol::LockMode;
+
 pub(crate) use cached_lock::{CachedGrant, CachedLock, LocalAcquire};
 pub(crate) use cached_lock_map::CachedLockMap;
 pub(crate) use lease_share::LeaseShare;
@@ -44,6 +46,23 @@ const LOCAL_GRANT_WINDOW: Duration = Duration::from_secs(3);
 /// The shortest lease of a cached lock. With a shorter one, keep-alives would be too frequent for a
 /// round trip.
 pub(crate) const MIN_CACHED_LEASE: Duration = Duration::from_secs(1);
+
+/// The state of a cached lock in this client, as returned by
+/// [`CachedRwLock::cache_status`](crate::CachedRwLock::cache_status).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStatus {
+    /// The number of guards that read by the cached lease.
+    pub readers: u64,
+    /// Whether a guard writes by the cached lease.
+    pub writer: bool,
+    /// The number of requests of this client that wait.
+    pub waiting: usize,
+    /// The mode of the cached lease, or `None` if there is none.
+    pub hold: Option<LockMode>,
+    /// Why no lease is cached, and the next request does not cache one.
+    pub uncached_reason: Option<UncachedReason>,
+}
 
 /// Why a lock is not cached at the moment. The client sends each request for the lock to the
 /// server.

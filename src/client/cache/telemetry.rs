@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use rwlease_core::protocol::{LockKey, LockMode};
-use tracing::debug;
 
 use crate::client::cache::UncachedReason;
 use crate::client::telemetry::mode_label;
-use crate::telemetry::{count_event, count_labeled, record_duration};
+use crate::telemetry::{count_event, count_labeled, lock_event, record_duration};
 
 /// Whether a lost lease had guards.
 const IDLE: &str = "idle";
@@ -126,10 +125,10 @@ pub(super) fn record_keepalive(reason: KeepaliveReason) {
 pub(super) fn record_recall(lock: &LockKey, wanted: LockMode, pushed: bool, within_min_hold: bool) {
     let source = if pushed { "push" } else { "reply" };
     let mode = mode_label(wanted);
-    debug!(
+    lock_event!(
+        debug,
+        lock,
         name: "rwlease.recall",
-        lock = %lock.name,
-        slot = %lock.slot,
         mode,
         outcome = "recalled",
         source,
@@ -144,24 +143,17 @@ pub(super) fn record_recall(lock: &LockKey, wanted: LockMode, pushed: bool, with
 /// The recalled lock was released or downgraded, `took` after the recall arrived.
 pub(super) fn record_recall_done(lock: &LockKey, released: bool, took: Duration) {
     let (outcome, seconds) = (if released { "released" } else { "downgraded" }, took.as_secs_f64());
-    debug!(
-        name: "rwlease.recall",
-        lock = %lock.name,
-        slot = %lock.slot,
-        outcome,
-        seconds,
-        "recall completed",
-    );
+    lock_event!(debug, lock, name: "rwlease.recall", outcome, seconds, "recall completed");
     record_duration!("rwlease_cache_recall_seconds", took, "outcome" => outcome);
 }
 
 /// The lease was recalled before it had served enough guards. The lock is not cached for `time`.
 pub(super) fn record_penalty(lock: &LockKey, served: u32, time: Duration) {
     let seconds = time.as_secs_f64();
-    debug!(
+    lock_event!(
+        debug,
+        lock,
         name: "rwlease.cache_penalty",
-        lock = %lock.name,
-        slot = %lock.slot,
         served,
         seconds,
         "lock not cached for a while after an early recall",
@@ -173,13 +165,7 @@ pub(super) fn record_penalty(lock: &LockKey, served: u32, time: Duration) {
 pub(super) fn record_loss(lock: &LockKey, used: bool) {
     let outcome = if used { USED } else { IDLE };
     if !used {
-        debug!(
-            name: "rwlease.lost",
-            lock = %lock.name,
-            slot = %lock.slot,
-            outcome,
-            "idle cached lease lost",
-        );
+        lock_event!(debug, lock, name: "rwlease.lost", outcome, "idle cached lease lost");
     }
     count_event!("rwlease_cache_lost_total", "outcome" => outcome);
 }

@@ -40,7 +40,7 @@ async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
     assert!(lease.gate.state.try_enter_writer());
     let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
     tokio::task::yield_now().await;
-    assert_eq!(cached_lock.status().waiter_count, 1);
+    assert_eq!(cached_lock.status().waiting, 1);
     lease.gate.exhaust_tokens();
     assert!(lease.start_share(LockMode::Write).is_none());
     reader.await.unwrap().unwrap();
@@ -260,7 +260,11 @@ async fn entries_are_found_by_their_slot() {
     }
     assert!(entries.len() < 100, "{} are known", entries.len());
     let of = |name: &str| {
-        entries.in_slot(lock(name).slot).iter().map(|one| one.name().to_owned()).collect::<Vec<_>>()
+        entries
+            .in_slot(lock(name).slot)
+            .iter()
+            .map(|one| one.lock.name.to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         (of("{a}"), of("{b}"), of("{c}")),

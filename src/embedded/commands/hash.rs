@@ -1,18 +1,18 @@
 //! Commands on hashes.
 
-use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::command_spec::{ANY_ARITY, CommandSpec, KeyPositions};
 use crate::embedded::keyspace::{Fields, Keyspace};
 use crate::embedded::number;
 use crate::embedded::reply::{CommandResult, ErrorReply, RedisReply};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::reads("HGET", (2, 2), KeyPositions::First, CommandHandler::Store(hget)),
-    CommandSpec::reads("HMGET", (2, ANY_ARITY), KeyPositions::First, CommandHandler::Store(hmget)),
-    CommandSpec::reads("HGETALL", (1, 1), KeyPositions::First, CommandHandler::Store(hgetall)),
-    CommandSpec::reads("HKEYS", (1, 1), KeyPositions::First, CommandHandler::Store(hkeys)),
-    CommandSpec::reads("HVALS", (1, 1), KeyPositions::First, CommandHandler::Store(hvals)),
-    CommandSpec::reads("HLEN", (1, 1), KeyPositions::First, CommandHandler::Store(hlen)),
-    CommandSpec::reads("HEXISTS", (2, 2), KeyPositions::First, CommandHandler::Store(hexists)),
+    CommandSpec::reads("HGET", (2, 2), KeyPositions::First, hget),
+    CommandSpec::reads("HMGET", (2, ANY_ARITY), KeyPositions::First, hmget),
+    CommandSpec::reads("HGETALL", (1, 1), KeyPositions::First, hgetall),
+    CommandSpec::reads("HKEYS", (1, 1), KeyPositions::First, hkeys),
+    CommandSpec::reads("HVALS", (1, 1), KeyPositions::First, hvals),
+    CommandSpec::reads("HLEN", (1, 1), KeyPositions::First, hlen),
+    CommandSpec::reads("HEXISTS", (2, 2), KeyPositions::First, hexists),
     CommandSpec::may_grow("HSET", (3, ANY_ARITY), hset),
     CommandSpec::may_grow("HSETNX", (3, 3), hsetnx),
     CommandSpec::may_grow("HINCRBY", (3, 3), hincrby),

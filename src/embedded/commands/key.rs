@@ -1,6 +1,6 @@
 //! Commands on keys of any type, and on when they expire.
 
-use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::command_spec::{ANY_ARITY, CommandSpec, KeyPositions};
 use crate::embedded::keyspace::{Keyspace, StoredKey, StoredValue};
 use crate::embedded::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::embedded::{glob, number};
@@ -8,8 +8,8 @@ use crate::embedded::{glob, number};
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::writes("DEL", (1, ANY_ARITY), KeyPositions::All, del),
     CommandSpec::writes("UNLINK", (1, ANY_ARITY), KeyPositions::All, del),
-    CommandSpec::reads("EXISTS", (1, ANY_ARITY), KeyPositions::All, CommandHandler::Store(exists)),
-    CommandSpec::reads("TYPE", (1, 1), KeyPositions::First, CommandHandler::Store(type_command)),
+    CommandSpec::reads("EXISTS", (1, ANY_ARITY), KeyPositions::All, exists),
+    CommandSpec::reads("TYPE", (1, 1), KeyPositions::First, type_command),
     CommandSpec::writes("EXPIRE", (2, ANY_ARITY), KeyPositions::First, |store, args| {
         let start = store.now();
         expire(store, args, "expire", true, start)
@@ -25,16 +25,11 @@ pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
         expire(store, args, "pexpireat", false, 0)
     }),
     CommandSpec::writes("PERSIST", (1, 1), KeyPositions::First, persist),
-    CommandSpec::reads("TTL", (1, 1), KeyPositions::First, CommandHandler::Store(ttl)),
-    CommandSpec::reads("PTTL", (1, 1), KeyPositions::First, CommandHandler::Store(pttl)),
-    CommandSpec::reads(
-        "PEXPIRETIME",
-        (1, 1),
-        KeyPositions::First,
-        CommandHandler::Store(pexpiretime),
-    ),
-    CommandSpec::reads("SCAN", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Store(scan)),
-    CommandSpec::reads("DBSIZE", (0, 0), KeyPositions::None, CommandHandler::Store(dbsize)),
+    CommandSpec::reads("TTL", (1, 1), KeyPositions::First, ttl),
+    CommandSpec::reads("PTTL", (1, 1), KeyPositions::First, pttl),
+    CommandSpec::reads("PEXPIRETIME", (1, 1), KeyPositions::First, pexpiretime),
+    CommandSpec::reads("SCAN", (1, ANY_ARITY), KeyPositions::None, scan),
+    CommandSpec::reads("DBSIZE", (0, 0), KeyPositions::None, dbsize),
 ];
 
 fn del(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {

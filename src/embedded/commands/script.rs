@@ -8,35 +8,27 @@ use sha1_smol::Sha1;
 use super::server::unknown_subcommand;
 use crate::embedded::cluster_state::{ClusterWorld, CommandSite};
 use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
-use crate::embedded::lock;
 use crate::embedded::lua_host::LuaHost;
 use crate::embedded::number;
 use crate::embedded::reply::{ErrorReply, OK, RedisReply};
 use crate::embedded::server::Digest;
+use crate::locks::lock;
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::reads(
-        "EVAL",
-        (2, ANY_ARITY),
-        KeyPositions::Counted,
-        CommandHandler::Script(ScriptCommand::Eval),
-    )
-    .not_in_scripts(),
-    CommandSpec::reads(
-        "EVALSHA",
-        (2, ANY_ARITY),
-        KeyPositions::Counted,
-        CommandHandler::Script(ScriptCommand::EvalSha),
-    )
-    .not_in_scripts(),
-    CommandSpec::reads(
-        "SCRIPT",
-        (1, ANY_ARITY),
-        KeyPositions::None,
-        CommandHandler::Script(ScriptCommand::Manage),
-    )
-    .not_in_scripts(),
+    command("EVAL", 2, KeyPositions::Counted, ScriptCommand::Eval),
+    command("EVALSHA", 2, KeyPositions::Counted, ScriptCommand::EvalSha),
+    command("SCRIPT", 1, KeyPositions::None, ScriptCommand::Manage),
 ];
+
+const fn command(
+    name: &'static str,
+    at_least: usize,
+    keys: KeyPositions,
+    kind: ScriptCommand,
+) -> CommandSpec {
+    CommandSpec::new(name, (at_least, ANY_ARITY), keys, CommandHandler::Script(kind))
+        .not_in_scripts()
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::embedded) enum ScriptCommand {

@@ -12,36 +12,17 @@ use crate::embedded::{glob, number};
 const VERSION: &str = "7.0.15";
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::reads("PING", (0, 1), KeyPositions::None, CommandHandler::Server(ping)),
-    CommandSpec::reads("TIME", (0, 0), KeyPositions::None, CommandHandler::Server(time)),
-    CommandSpec::reads("INFO", (0, ANY_ARITY), KeyPositions::None, CommandHandler::Server(info)),
-    CommandSpec::reads(
-        "CLUSTER",
-        (1, ANY_ARITY),
-        KeyPositions::None,
-        CommandHandler::Server(cluster),
-    ),
-    CommandSpec::reads("SPUBLISH", (2, 2), KeyPositions::Channel, CommandHandler::Server(spublish)),
-    CommandSpec::reads("PUBLISH", (2, 2), KeyPositions::None, CommandHandler::Server(publish)),
-    CommandSpec::reads(
-        "CONFIG",
-        (1, ANY_ARITY),
-        KeyPositions::None,
-        CommandHandler::Server(config),
-    )
-    .not_in_scripts(),
-    CommandSpec::reads(
-        "CLIENT",
-        (1, ANY_ARITY),
-        KeyPositions::None,
-        CommandHandler::Server(client),
-    )
-    .not_in_scripts(),
-    CommandSpec::reads("HELLO", (0, ANY_ARITY), KeyPositions::None, CommandHandler::Server(hello))
-        .not_in_scripts(),
-    CommandSpec::reads("WAIT", (2, 2), KeyPositions::None, CommandHandler::Wait).not_in_scripts(),
-    CommandSpec::reads("ASKING", (0, 0), KeyPositions::None, CommandHandler::Asking)
-        .not_in_scripts(),
+    CommandSpec::of_server("PING", (0, 1), ping),
+    CommandSpec::of_server("TIME", (0, 0), time),
+    CommandSpec::of_server("INFO", (0, ANY_ARITY), info),
+    CommandSpec::of_server("CLUSTER", (1, ANY_ARITY), cluster),
+    CommandSpec::new("SPUBLISH", (2, 2), KeyPositions::Channel, CommandHandler::Server(spublish)),
+    CommandSpec::of_server("PUBLISH", (2, 2), publish),
+    CommandSpec::of_server("CONFIG", (1, ANY_ARITY), config).not_in_scripts(),
+    CommandSpec::of_server("CLIENT", (1, ANY_ARITY), client).not_in_scripts(),
+    CommandSpec::of_server("HELLO", (0, ANY_ARITY), hello).not_in_scripts(),
+    CommandSpec::new("WAIT", (2, 2), KeyPositions::None, CommandHandler::Wait).not_in_scripts(),
+    CommandSpec::new("ASKING", (0, 0), KeyPositions::None, CommandHandler::Asking).not_in_scripts(),
 ];
 
 fn ping(_: &mut ClusterWorld, _: CommandSite, args: &[&[u8]]) -> CommandResult {

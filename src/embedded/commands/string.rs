@@ -1,12 +1,12 @@
 //! Commands on strings.
 
-use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::command_spec::{ANY_ARITY, CommandSpec, KeyPositions};
 use crate::embedded::commands::key::parse_expiry;
 use crate::embedded::keyspace::{Keyspace, StoredKey, StoredValue};
 use crate::embedded::reply::{Blob, CommandResult, ErrorReply, OK, RedisReply};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::reads("GET", (1, 1), KeyPositions::First, CommandHandler::Store(get)),
+    CommandSpec::reads("GET", (1, 1), KeyPositions::First, get),
     CommandSpec::may_grow("SET", (2, ANY_ARITY), set),
     CommandSpec::may_grow("SETNX", (2, 2), setnx),
 ];

@@ -1,6 +1,5 @@
 //! The machine of one client: its clock, and whether it runs.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use super::{SimulatedConnector, SimulatedNetwork};
 use crate::backend::Connector;
 use crate::clock::Clock;
 use crate::embedded::cluster::EmbeddedCluster;
-use crate::embedded::lock;
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// The machine that one client runs on. A clone is the same host.
 #[derive(Clone)]
@@ -46,7 +45,7 @@ impl SimulatedHost {
         ahead: Duration,
         drift_ppm: i32,
     ) -> Self {
-        let clock = network.engine().clock();
+        let clock = network.engine.clock();
         let (state, resumed) = Default::default();
         SimulatedHost {
             shared: Arc::new(HostInner {
@@ -108,7 +107,7 @@ impl SimulatedHost {
     pub fn cut_connections(&self, server: usize, delivers: bool, heard_after: Option<Duration>) {
         let lines = lock(&self.shared.state).connections.clone();
         for line in lines.iter().filter_map(Weak::upgrade) {
-            if line.server() == server {
+            if line.server == server {
                 line.cut(delivers, heard_after);
             }
         }
@@ -121,7 +120,7 @@ impl SimulatedHost {
     }
 
     pub(crate) fn engine(&self) -> &EmbeddedCluster {
-        self.shared.network.engine()
+        &self.shared.network.engine
     }
 
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
@@ -159,11 +158,7 @@ impl SimulatedHost {
     }
 }
 
-impl fmt::Debug for SimulatedHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("number", &self.number()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|host: SimulatedHost| Host { number: host.number(), .. });
 
 #[derive(Clone, Debug)]
 struct HostClock(SimulatedHost);

@@ -3,18 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::{self, Either};
 use rwlease_core::resp::Command;
 use rwlease_core::time::LocalInstant;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::{Delivery, MessageKind, NetworkMessage, SimulatedHost};
 use crate::backend::ConnectionError;
-use crate::embedded::lock;
+use crate::locks::lock;
 
 #[derive(Debug)]
 pub(super) struct SimulatedStream {
-    host: SimulatedHost,
-    server: usize,
+    pub(super) host: SimulatedHost,
+    pub(super) server: usize,
     state: Mutex<StreamState>,
     broke: Notify,
 }
@@ -37,14 +38,6 @@ struct StreamState {
 impl SimulatedStream {
     pub(super) fn new(host: SimulatedHost, server: usize) -> Arc<Self> {
         Arc::new(SimulatedStream { host, server, state: Mutex::default(), broke: Notify::new() })
-    }
-
-    pub(super) fn host(&self) -> &SimulatedHost {
-        &self.host
-    }
-
-    pub(super) fn server(&self) -> usize {
-        self.server
     }
 
     pub(super) fn delivery_of(&self, kind: MessageKind, commands: &[Command]) -> Delivery {
@@ -89,6 +82,36 @@ impl SimulatedStream {
         self.sleep_until(arrival).await;
         self.host.wait_running().await;
         !lock(&self.state).is_cut
+    }
+
+    /// Carries a reply to the client, to `wait_reply`.
+    pub(super) async fn return_reply<T>(
+        self: &Arc<Self>,
+        fate: &Delivery,
+        reply: Result<T, ConnectionError>,
+        tell: oneshot::Sender<Result<T, ConnectionError>>,
+    ) {
+        if self.deliver_reply(fate).await {
+            if reply.is_err() {
+                self.mark_broken();
+            }
+            let _ = tell.send(reply); // the caller may have given up
+        }
+    }
+
+    /// Waits for a reply, until the client learns that the connection is broken.
+    pub(super) async fn wait_reply<T>(
+        &self,
+        told: oneshot::Receiver<Result<T, ConnectionError>>,
+    ) -> Result<T, ConnectionError> {
+        match future::select(told, Box::pin(self.broken())).await {
+            Either::Left((Ok(reply), _)) => reply,
+            Either::Left((Err(_), broke)) => {
+                broke.await; // the reply will not come
+                Err(broken(true))
+            }
+            Either::Right(_) => Err(broken(true)),
+        }
     }
 
     /// Cuts the connection. What is under way to the server arrives if `delivers` is set.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::future::{self, Either};
 use rwlease_core::resp::{Command, RespValue};
 use tokio::sync::oneshot;
 
@@ -32,14 +31,7 @@ impl SimulatedCommands {
         let fate = self.line.delivery_of(MessageKind::Commands, &commands);
         let (tell, told) = oneshot::channel();
         tokio::spawn(forward(self.line.clone(), self.node.clone(), commands, fate, tell));
-        match future::select(told, Box::pin(self.line.broken())).await {
-            Either::Left((Ok(answers), _)) => answers,
-            Either::Left((Err(_), broke)) => {
-                broke.await; // the answer will not come
-                Err(broken(true))
-            }
-            Either::Right(_) => Err(broken(true)),
-        }
+        self.line.wait_reply(told).await
     }
 }
 
@@ -56,18 +48,13 @@ async fn forward(
     }
     let answers = node.pipeline(&commands).await;
     if let Some(later) = fate.duplicate_after {
-        let clock = line.host().engine().clock();
+        let clock = line.host.engine().clock();
         tokio::spawn(async move {
             clock.sleep_until(clock.now().saturating_add(later)).await;
             let _ = node.pipeline(&commands).await;
         });
     }
-    if line.deliver_reply(&fate).await {
-        if answers.is_err() {
-            line.mark_broken();
-        }
-        let _ = tell.send(answers); // the caller may have given up
-    }
+    line.return_reply(&fate, answers, tell).await;
 }
 
 impl CommandConnection for SimulatedCommands {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use futures::future::{self, Either};
 use rwlease_core::resp::{Command, RespValue};
 use tokio::sync::{mpsc, oneshot};
 
+use super::MessageKind;
 use super::line::{SimulatedStream, broken};
-use super::{Delivery, MessageKind};
 use crate::backend::{
     ConnectionError, ConnectionFuture, OpenedPubSub, PubSubConnection, PubSubEvent,
 };
@@ -53,14 +52,7 @@ impl PubSubConnection for SimulatedPubSub {
             let (tell, told) = oneshot::channel();
             let command = Box::new(command.clone());
             self.request(PubSubRequest::Ask { command, tell })?;
-            match future::select(told, Box::pin(self.line.broken())).await {
-                Either::Left((Ok(answer), _)) => answer,
-                Either::Left((Err(_), broke)) => {
-                    broke.await; // the answer will not come
-                    Err(broken(true))
-                }
-                Either::Right(_) => Err(broken(true)),
-            }
+            self.line.wait_reply(told).await
         })
     }
 
@@ -96,7 +88,8 @@ async fn run_requests(
         let done = match request {
             PubSubRequest::Ask { command, tell } => {
                 let answer = subscription.query(&command).await;
-                tokio::spawn(return_reply(line.clone(), fate, answer, tell));
+                let line = line.clone();
+                tokio::spawn(async move { line.return_reply(&fate, answer, tell).await });
                 continue;
             }
             PubSubRequest::Join { channel, asking } => {
@@ -108,20 +101,6 @@ async fn run_requests(
             line.mark_broken();
             return;
         }
-    }
-}
-
-async fn return_reply(
-    line: Arc<SimulatedStream>,
-    fate: Delivery,
-    answer: PubSubReply,
-    tell: oneshot::Sender<PubSubReply>,
-) {
-    if line.deliver_reply(&fate).await {
-        if answer.is_err() {
-            line.mark_broken();
-        }
-        let _ = tell.send(answer); // the caller may have given up
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::{ClientBuilder, refuse};
 use crate::client::label::ClientLabel;
 use crate::embedded::{EmbeddedCluster, SimulatedHost};
 use crate::error::Result;
 use crate::lock::client::Client;
+use crate::locks::lock;
 use crate::scripts::Scripts;
 
 impl ClientBuilder {
@@ -58,7 +59,7 @@ impl ClientBuilder {
         let digests = |scripts: &Scripts| {
             scripts.iter().map(|script| script.digest().to_owned()).collect::<Vec<_>>()
         };
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&KNOWN);
         let same = known.iter().copied().find(|one| digests(one) == digests(&read));
         self.router.scripts = same.unwrap_or_else(|| {
             let new: &'static Scripts = Box::leak(Box::new(read));

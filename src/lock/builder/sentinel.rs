@@ -1,6 +1,5 @@
 //! A server with replicas behind Sentinel.
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -179,14 +178,10 @@ impl FromStr for SentinelConfig {
     }
 }
 
-impl fmt::Debug for SentinelConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinel")
-            .field("master", &self.master)
-            .field("nodes", &self.nodes)
-            .field("credentials", &self.credentials.is_some())
-            .field("tls", &self.tls)
-            .field("servers", &self.servers)
-            .finish()
-    }
-}
+debug_fields!(|config: SentinelConfig| Sentinel {
+    master: config.master,
+    nodes: config.nodes,
+    credentials: config.credentials.is_some(),
+    tls: config.tls,
+    servers: config.servers
+});

@@ -1,6 +1,5 @@
 //! Connecting to servers by URL, by the library's own connections or the `redis` crate.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rwlease_core::resp::Address;
@@ -28,16 +27,12 @@ pub(super) struct UrlSettings {
     pub(super) dialer: Dialer,
 }
 
-impl fmt::Debug for UrlSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URLs, which may contain passwords.
-        f.debug_struct("UrlSettings")
-            .field("urls", &self.urls.len())
-            .field("sentinel", &self.sentinel)
-            .field("dialer", &self.dialer)
-            .finish()
-    }
-}
+// Not the URLs, which may contain passwords.
+debug_fields!(|settings: UrlSettings| UrlSettings {
+    urls: settings.urls.len(),
+    sentinel: settings.sentinel,
+    dialer: settings.dialer
+});
 
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 impl UrlSettings {

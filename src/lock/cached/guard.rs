@@ -1,6 +1,5 @@
 //! Guards of a cached lock.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -29,21 +28,14 @@ enum CachedGuardGrant {
     Nothing,
 }
 
-impl fmt::Debug for CachedGuardInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.describe("CachedGuardInner", f)
-    }
-}
+// Without the token: reading it would consume it.
+debug_fields!(|guard: CachedGuardInner| CachedGuardInner {
+    name: guard.name(),
+    state: guard.state(),
+    ..
+});
 
 impl CachedGuardInner {
-    fn describe(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the token: reading it would consume it.
-        f.debug_struct(what)
-            .field("name", &self.cached_lock().map_or("", CachedLock::name))
-            .field("state", &self.state())
-            .finish_non_exhaustive()
-    }
-
     pub(super) fn new(entry: &Arc<CachedLock>, granted: CachedGrant) -> CachedGuardInner {
         let by = match granted {
             CachedGrant::Shared(share) => CachedGuardGrant::Share(share),
@@ -55,11 +47,11 @@ impl CachedGuardInner {
         CachedGuardInner { over: OnceLock::new(), by }
     }
 
-    fn cached_lock(&self) -> Option<&CachedLock> {
+    fn name(&self) -> &str {
         match &self.by {
-            CachedGuardGrant::Share(share) => Some(share.cached_lock()),
-            CachedGuardGrant::Lease(_, entry) => Some(entry),
-            CachedGuardGrant::Nothing => None,
+            CachedGuardGrant::Share(share) => &share.cached_lock().lock.name,
+            CachedGuardGrant::Lease(_, entry) => &entry.lock.name,
+            CachedGuardGrant::Nothing => "",
         }
     }
 
@@ -107,22 +99,6 @@ impl CachedGuardInner {
             CachedGuardGrant::Lease(hold, _) => Some(hold.0.clone()),
             CachedGuardGrant::Nothing => None,
         }
-    }
-
-    async fn ended(&self) {
-        if let Some(lease) = self.lease() {
-            lease.ended().await;
-        }
-    }
-
-    async fn at_risk(&self) {
-        if let Some(lease) = self.lease() {
-            lease.at_risk().await;
-        }
-    }
-
-    fn watch(&self) -> LeaseWatcher {
-        LeaseWatcher::new(self.fencing_token(), self.lease(), self.cancellation_token())
     }
 
     /// Cancelled when the lease is lost or the guard ends.
@@ -201,11 +177,7 @@ macro_rules! guard {
         #[must_use = "the lock is given back as soon as the guard is dropped"]
         pub struct $name(CachedGuardInner);
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.describe(stringify!($name), f)
-            }
-        }
+        debug_fields!(|guard: $name| $name { name: guard.0.name(), state: guard.state(), .. });
 
         impl $name {
             /// Returns the fencing token: greater than the tokens of all earlier writers, local and
@@ -251,7 +223,9 @@ macro_rules! guard {
             ///
             /// Cancel safe: it can be dropped and called again.
             pub async fn ended(&self) {
-                self.0.ended().await;
+                if let Some(lease) = self.0.lease() {
+                    lease.ended().await;
+                }
             }
 
             /// Completes when the lease is at risk, or has ended. See
@@ -261,7 +235,9 @@ macro_rules! guard {
             ///
             /// Cancel safe: it can be dropped and called again.
             pub async fn at_risk(&self) {
-                self.0.at_risk().await;
+                if let Some(lease) = self.0.lease() {
+                    lease.at_risk().await;
+                }
             }
 
             /// Returns a token that is cancelled when the lease is lost or the guard ends, for
@@ -273,7 +249,8 @@ macro_rules! guard {
 
             /// Returns a view of the lease for other code. It ends with the guard.
             pub fn watch(&self) -> LeaseWatcher {
-                self.0.watch()
+                let cancellation = self.cancellation_token();
+                LeaseWatcher::new(self.fencing_token(), self.0.lease(), cancellation)
             }
         }
 

@@ -4,14 +4,12 @@ pub(crate) mod guard;
 pub(crate) mod lease_watcher;
 pub(crate) mod request;
 
-use std::fmt;
 use std::sync::Arc;
 
-use rwlease_core::protocol::LockMode;
 use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
-use crate::client::cache::{CachedLock, MIN_CACHED_LEASE, UncachedReason};
+use crate::client::cache::{CacheStatus, CachedLock, MIN_CACHED_LEASE};
 use crate::error::{AddContext, Error, Result};
 use crate::lock::cached::guard::{CachedReadGuard, CachedWriteGuard};
 use crate::lock::cached::request::{CachedAcquire, TryCachedAcquire};
@@ -69,22 +67,6 @@ pub struct CachedRwLock {
     entry: Arc<CachedLock>,
 }
 
-/// The state of a cached lock in this client, as returned by [`CachedRwLock::cache_status`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CacheStatus {
-    /// The number of guards that read by the cached lease.
-    pub readers: u64,
-    /// Whether a guard writes by the cached lease.
-    pub writer: bool,
-    /// The number of requests of this client that wait.
-    pub waiting: usize,
-    /// The mode of the cached lease, or `None` if there is none.
-    pub hold: Option<LockMode>,
-    /// Why no lease is cached, and the next request does not cache one.
-    pub uncached_reason: Option<UncachedReason>,
-}
-
 impl CachedRwLock {
     pub(crate) fn new(lock: &RwLock) -> Result<CachedRwLock> {
         let RwLock { client, lock } = lock;
@@ -132,24 +114,17 @@ impl CachedRwLock {
 
     /// Returns the state of the lock in this client. No round trip.
     pub fn cache_status(&self) -> CacheStatus {
-        let state = self.entry.status();
-        CacheStatus {
-            readers: state.readers,
-            writer: state.writer,
-            waiting: state.waiter_count,
-            hold: state.cached_mode,
-            uncached_reason: state.uncached_reason,
-        }
+        self.entry.status()
     }
 
     /// Returns the lock's name, as given.
     pub fn name(&self) -> &str {
-        self.entry.name()
+        &self.entry.lock.name
     }
 
     /// Returns the slot of the lock's key.
     pub fn slot(&self) -> Slot {
-        self.entry.slot()
+        self.entry.lock.slot
     }
 }
 
@@ -166,12 +141,9 @@ impl Drop for CachedRwLock {
     }
 }
 
-impl fmt::Debug for CachedRwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedRwLock")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .field("local", &self.cache_status())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|lock: CachedRwLock| CachedRwLock {
+    name: lock.name(),
+    slot: lock.slot(),
+    local: lock.cache_status(),
+    ..
+});

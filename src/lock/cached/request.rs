@@ -15,7 +15,7 @@ use tokio::task::coop;
 use crate::client::cache::{
     CachedGrant, CachedLock, LeaseShare, LocalAcquire, LocalWait, LocalWaitOutcome, telemetry,
 };
-use crate::error::{Error, Result};
+use crate::error::{AddContext, Error, Result};
 use crate::lock::cached::guard::{CachedGuard, CachedGuardInner};
 use crate::lock::wait_options::{Cancel, WaitOptions};
 
@@ -142,7 +142,7 @@ impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let granted = ready!(self.poll_granted(context));
         self.stage = Stage::Over;
-        let granted = granted.map_err(|error| self.entry.with_lock(error))?;
+        let granted = granted.map_err(|error| self.entry.lock.add_context(error))?;
         Poll::Ready(Ok(G::of(CachedGuardInner::new(self.entry, granted))))
     }
 }
@@ -183,7 +183,7 @@ impl<'a, G: CachedGuard> TryCachedAcquire<'a, G> {
                 Ok(()) => entry.try_acquire(G::MODE, timeout).await,
                 Err(error) => Err(error),
             };
-            let granted = granted.map_err(|error: Error| entry.with_lock(error))?;
+            let granted = granted.map_err(|error: Error| entry.lock.add_context(error))?;
             Ok(granted.map(|granted| G::of(CachedGuardInner::new(entry, granted))))
         })
     }

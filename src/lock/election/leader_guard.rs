@@ -8,7 +8,7 @@ use rwlease_core::protocol::LockMode;
 use crate::client::acquire_task;
 use crate::error::Result;
 use crate::fencing_token::FencingToken;
-use crate::lock::guard::{Guard, Hold, ReleaseOutcome, sealed};
+use crate::lock::guard::{Guard, Hold, ReleaseOutcome, guard_impls, sealed};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
 use crate::lock::run_while_held;
@@ -70,28 +70,4 @@ impl LeaderGuard {
     }
 }
 
-impl Deref for LeaderGuard {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        &self.0.0
-    }
-}
-
-impl sealed::Guard for LeaderGuard {
-    async fn acquire(request: &Acquire<'_, Self>, policy: WaitPolicy) -> Result<Option<Self>> {
-        let Acquire { client, lock, options, .. } = request;
-        let taken = acquire_task::acquire(client, lock, LockMode::Write, options, policy).await?;
-        Ok(taken.map(|acquisition| LeaderGuard(Hold(Lease::new(client.0.clone(), acquisition)))))
-    }
-
-    fn as_lease(&self) -> &Lease {
-        self
-    }
-
-    async fn give_back(self) -> Result<ReleaseOutcome> {
-        self.resign().await
-    }
-}
-
-impl Guard for LeaderGuard {}
+guard_impls!(LeaderGuard, LockMode::Write, false);

@@ -1,6 +1,5 @@
 //! Watching who leads.
 
-use std::fmt;
 use std::time::Duration;
 
 use rwlease_core::time::LocalInstant;
@@ -119,15 +118,12 @@ impl ReportedLeader {
     }
 }
 
-impl fmt::Debug for LeaderWatcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderWatcher")
-            .field("leader", &self.leader)
-            .field("poll_interval", &self.poll_interval)
-            .field("seen", &self.seen)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|watcher: LeaderWatcher| LeaderWatcher {
+    leader: watcher.leader,
+    poll_interval: watcher.poll_interval,
+    seen: watcher.seen,
+    ..
+});
 
 #[cfg(test)]
 mod tests;

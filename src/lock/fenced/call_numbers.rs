@@ -1,7 +1,9 @@
 //! The numbers of a writer's calls, by which the server orders them.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use crate::locks::lock;
 
 /// The server skips a write with a lower number than the last call. So a read never has a number
 /// above that of a write under way: the read could arrive first.
@@ -26,7 +28,7 @@ pub(super) struct WriteUnderWay<'a> {
 
 impl CallNumbers {
     pub(super) fn begin_write(&self) -> WriteUnderWay<'_> {
-        let mut writes = self.lock();
+        let mut writes = lock(&self.0);
         writes.last += 2;
         let number = writes.last;
         writes.under_way.insert(number);
@@ -34,17 +36,13 @@ impl CallNumbers {
     }
 
     pub(super) fn of_read(&self) -> u64 {
-        let writes = self.lock();
+        let writes = lock(&self.0);
         writes.under_way.first().map_or(writes.last + 1, |first| first - 1)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Writes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for WriteUnderWay<'_> {
     fn drop(&mut self) {
-        self.numbers.lock().under_way.remove(&self.number);
+        lock(&self.numbers.0).under_way.remove(&self.number);
     }
 }

@@ -4,7 +4,6 @@ mod call_numbers;
 mod takeover;
 pub(crate) mod writer;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,7 +207,7 @@ impl FencedValue {
     /// As [`get`](Self::get).
     pub async fn status(&self) -> Result<Option<FencedValueStatus>> {
         let call = self.key.get();
-        let reply = self.client.query(&self.key.lock, &call).await?;
+        let reply = self.client.query(&self.key.lock, &call, Ok).await?;
         let (_, body) = FencedReply::read(reply).map_err(|bad| self.add_context(bad))?;
         let status = |value, token| {
             let fencing_token = FencingToken::of_grant(token);
@@ -263,12 +262,9 @@ impl FencedValue {
     }
 }
 
-impl fmt::Debug for FencedValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedValue")
-            .field("name", &self.name())
-            .field("lock", &self.lock_name())
-            .field("slot", &self.slot())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|value: FencedValue| FencedValue {
+    name: value.name(),
+    lock: value.lock_name(),
+    slot: value.slot(),
+    ..
+});

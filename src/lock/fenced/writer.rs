@@ -1,6 +1,5 @@
 //! Writes a fenced value with one token.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -239,11 +238,8 @@ fn whole_ms(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000) as u64
 }
 
-impl fmt::Debug for FencedWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedWriter")
-            .field("value", &self.value.name())
-            .field("fencing_token", &self.token)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|writer: FencedWriter| FencedWriter {
+    value: writer.value.name(),
+    fencing_token: writer.token,
+    ..
+});

@@ -1,6 +1,6 @@
 //! The leases of a quorum's guard, and how the lock is reacquired at missing members.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{Either, join_all, select, select_all};
@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
 use crate::lock::redlock::round::Round;
+use crate::locks::lock;
 
 /// Missing members are tried again after a part of the lease, from half of this part to all of it.
 const RETAKES_PER_LEASE: u32 = 3;
@@ -93,7 +94,7 @@ impl MemberLeases {
 
     /// The leases, with the members' positions.
     pub(super) fn leases(&self) -> Vec<(usize, Lease)> {
-        let members = self.members();
+        let members = lock(&self.members);
         let members = members.all.iter().enumerate();
         members.filter_map(|(place, member)| Some((place, member.hold()?.0.clone()))).collect()
     }
@@ -101,7 +102,7 @@ impl MemberLeases {
     /// The time for which a majority of the leases is valid, less the drift. Zero from the moment
     /// on at which it has been zero.
     pub(super) fn remaining(&self) -> Duration {
-        self.remaining_of(&mut self.members())
+        self.remaining_of(&mut lock(&self.members))
     }
 
     fn remaining_of(&self, members: &mut Members) -> Duration {
@@ -157,7 +158,7 @@ impl MemberLeases {
 
     /// Leaves a member out for good, and releases the lock there.
     pub(super) fn leave_out(&self, place: usize) {
-        let mut members = self.members();
+        let mut members = lock(&self.members);
         let member = members.all.get_mut(place);
         let before = member.map(|member| std::mem::replace(member, Member::LeftOut));
         drop(members);
@@ -166,7 +167,7 @@ impl MemberLeases {
 
     /// Ends the lock, and returns its leases.
     pub(super) fn end(&self) -> Vec<Hold> {
-        let mut members = self.members();
+        let mut members = lock(&self.members);
         members.is_over = true;
         let members = std::mem::take(&mut members.all).into_iter();
         let held = members.filter_map(|place| match place {
@@ -199,7 +200,7 @@ impl MemberLeases {
             return 0;
         };
         let missing: Vec<usize> = {
-            let mut members = self.members();
+            let mut members = lock(&self.members);
             if self.remaining_of(&mut members).is_zero() {
                 return 0;
             }
@@ -225,7 +226,7 @@ impl MemberLeases {
 
     /// Counts a new lease at a member that is missing, if the lock is held without it.
     fn add(&self, place: usize, hold: Hold) -> bool {
-        let mut members = self.members();
+        let mut members = lock(&self.members);
         let is_held = !self.remaining_of(&mut members).is_zero();
         let member = members.all.get_mut(place).filter(|member| member.is_missing());
         let Some(member) = member.filter(|_| is_held) else {
@@ -264,8 +265,8 @@ impl MemberLeases {
         let Lease { client, acquisition } = lease;
         let raise = RaiseTokenRequest { id: acquisition.id, token };
         let call = raise.call(&acquisition.lock);
-        let reply = self.in_time(client.query(&acquisition.lock, &call)).await?;
-        raise.read(reply.ok()?).ok()
+        let read = |reply| raise.read(reply);
+        self.in_time(client.query(&acquisition.lock, &call, read)).await?.ok()
     }
 
     /// The outcome of `work` within the time that a member has, or `None`.
@@ -276,9 +277,5 @@ impl MemberLeases {
             Either::Left((done, _)) => Some(done),
             Either::Right(_) => None,
         }
-    }
-
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,6 @@ use rwlease_core::acquisition::LeaseOptions;
 use rwlease_core::protocol::{LockKey, LockKind, LockMode};
 use rwlease_core::time::LocalInstant;
 
-use crate::client::ClientHandle;
 use crate::client::config::check_options;
 use crate::error::{Error, Result};
 use crate::lock::redlock::Redlock;
@@ -66,13 +65,8 @@ pub struct RedlockAcquire {
 
 impl RedlockAcquire {
     pub(super) fn new(quorum: &Redlock, kind: LockKind, name: &str, mode: LockMode) -> Self {
-        let clients = || quorum.members.iter().map(|member| &member.client);
-        let prefix = |client: &Arc<ClientHandle>| match kind {
-            LockKind::ReadWrite | LockKind::Semaphore => client.settings.key_prefix.clone(),
-            LockKind::SetNxMutex => client.settings.set_nx_key_prefix.clone(),
-        };
-        let locks =
-            clients().map(|client| LockKey::new(kind, &prefix(client), name).map_err(Error::from));
+        let members = quorum.members.iter();
+        let locks = members.map(|member| member.client.settings.lock_key(kind, name));
         RedlockAcquire {
             locks: locks.collect(),
             mode,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use rwlease_core::protocol::LockKey;
 use rwlease_core::resp::Address;
 use tracing::field::display;
-use tracing::warn;
+
+use crate::telemetry::lock_event;
 
 /// A token is farther ahead of a member's clock than members accept. `outcome` is `ahead` for the
 /// member that issued the token and was left out, and `behind` for a member that did not accept the
@@ -18,10 +19,10 @@ pub(crate) fn clocks_differ(
     by: Duration,
 ) {
     let (server, seconds) = (server.map(display), by.as_secs_f64());
-    warn!(
+    lock_event!(
+        warn,
+        lock,
         name: "rwlease.clock",
-        lock = %lock.name,
-        slot = %lock.slot,
         member,
         server,
         outcome,

@@ -10,7 +10,7 @@ use rwlease_core::protocol::LockMode;
 use crate::client::acquire_task;
 use crate::client::acquisition::Acquisition;
 use crate::error::{AddContext, Error, Result};
-use crate::lock::guard::{Guard, ReleaseOutcome, fencing_token, sealed};
+use crate::lock::guard::{Guard, ReleaseOutcome, fencing_token, guard_impls, sealed};
 use crate::lock::lease::Lease;
 use crate::lock::reentrant::owned_lock::{Share, ShareKind};
 #[cfg(doc)]
@@ -47,32 +47,9 @@ macro_rules! guard {
         #[derive(Debug)]
         pub struct $name(Share);
 
-        impl Deref for $name {
-            type Target = Lease;
-
-            fn deref(&self) -> &Lease {
-                &self.0.lease
-            }
-        }
-
-        impl sealed::Guard for $name {
-            async fn acquire(
-                request: &Acquire<'_, Self>,
-                policy: WaitPolicy,
-            ) -> Result<Option<Self>> {
-                Ok(acquire_share(request, $mode, policy).await?.map($name))
-            }
-
-            fn as_lease(&self) -> &Lease {
-                self
-            }
-
-            async fn give_back(self) -> Result<ReleaseOutcome> {
-                self.release().await
-            }
-        }
-
-        impl Guard for $name {}
+        guard_impls!($name, false, |guard| &guard.0.lease, |request, policy| {
+            Ok(acquire_share(request, $mode, policy).await?.map($name))
+        });
     };
 }
 

@@ -1,6 +1,6 @@
 //! One lock of a `ReentrantOwner`: the lease, and the shares that its guards have.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rwlease_core::acquisition::{AcquisitionError, AcquisitionEvent};
 use rwlease_core::protocol::LockMode;
@@ -10,6 +10,7 @@ use crate::client::acquisition::Acquisition;
 use crate::error::{ErrorKind, Result};
 use crate::lock::guard::{Hold, ReleaseOutcome};
 use crate::lock::lease::Lease;
+use crate::locks::lock;
 
 /// One lock of a `ReentrantOwner`.
 #[derive(Debug, Default)]
@@ -73,26 +74,18 @@ pub(super) struct Share {
 }
 
 impl OwnedLock {
-    fn held(&self) -> MutexGuard<'_, Option<SharedLease>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn request(&self) -> MutexGuard<'_, Weak<Acquisition>> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn set_request(&self, acquisition: &Arc<Acquisition>) {
-        *self.request() = Arc::downgrade(acquisition);
+        *lock(&self.request) = Arc::downgrade(acquisition);
     }
 
     /// The error of a request whose time is up before its turn.
     pub(super) fn timeout_error(&self, now: LocalInstant) -> AcquisitionError {
-        Acquisition::timeout_error(&self.request(), now)
+        Acquisition::timeout_error(&lock(&self.request), now)
     }
 
     /// Shares the current lease, if it allows this kind.
     pub(super) fn join(self: &Arc<Self>, kind: ShareKind) -> Option<Share> {
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         let held = held.as_mut()?;
         let lease = held.hold.0.clone();
         if !lease.is_held() || (kind == ShareKind::Write && !lease.stays_writer()) {
@@ -106,7 +99,7 @@ impl OwnedLock {
     pub(super) fn begin(self: &Arc<Self>, lease: Lease, kind: ShareKind) -> Share {
         let mut new = SharedLease { hold: Hold(lease.clone()), reads: 0, writes: 0, upgrades: 0 };
         *new.count(kind) += 1;
-        let lost = self.held().replace(new);
+        let lost = lock(&self.held).replace(new);
         drop(lost);
         self.share(lease, kind)
     }
@@ -116,7 +109,7 @@ impl OwnedLock {
     }
 
     fn remove_share(&self, lease: &Lease, kind: ShareKind) -> RemainingShares {
-        let mut current = self.held();
+        let mut current = lock(&self.held);
         let Some(held) = current.as_mut().filter(|held| held.is_of(lease)) else {
             return RemainingShares::Replaced;
         };
@@ -139,7 +132,7 @@ impl OwnedLock {
 impl Share {
     /// Turns this share into one of another kind, of the same lease.
     pub(super) fn turn_into(mut self, kind: ShareKind) -> Share {
-        if let Some(held) = self.owned.held().as_mut().filter(|held| held.is_of(&self.lease)) {
+        if let Some(held) = lock(&self.owned.held).as_mut().filter(|held| held.is_of(&self.lease)) {
             *held.count(self.kind) -= 1;
             *held.count(kind) += 1;
         }

@@ -1,7 +1,6 @@
 //! The owner: an actor that may acquire the same lock again.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -131,8 +130,4 @@ impl ReentrantOwner {
     }
 }
 
-impl fmt::Debug for ReentrantOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantOwner").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: ReentrantOwner| ReentrantOwner { .. });

@@ -3,7 +3,6 @@
 pub(crate) mod guard;
 pub(crate) mod status;
 
-use std::fmt;
 use std::sync::Arc;
 
 use rwlease_core::protocol::{
@@ -57,7 +56,7 @@ pub struct Semaphore {
 
 impl Semaphore {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str, limit: u32) -> Result<Self> {
-        let lock = LockKey::new(LockKind::Semaphore, &client.settings.key_prefix, name)?;
+        let lock = client.settings.lock_key(LockKind::Semaphore, name)?;
         check_limit(limit).map_err(|error| lock.add_context(error))?;
         Ok(Semaphore { client, lock, limit })
     }
@@ -157,9 +156,8 @@ impl Semaphore {
         let (client, lock) = (&self.client, &self.lock);
         let until = client.call_deadline(Confirmation::default());
         while client.clock.now() < until {
-            let reply = client.query(lock, &set.call(lock, until)).await?;
-            let (envelope, set) =
-                SetLimitRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+            let call = set.call(lock, until);
+            let (envelope, set) = client.query(lock, &call, SetLimitRequest::read).await?;
             if envelope.has_more_work {
                 client.grant_waiters(lock);
             }
@@ -181,12 +179,9 @@ fn check_limit(limit: u32) -> Result<()> {
     }
 }
 
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("name", &self.name())
-            .field("slot", &self.slot())
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|semaphore: Semaphore| Semaphore {
+    name: semaphore.name(),
+    slot: semaphore.slot(),
+    limit: semaphore.limit,
+    ..
+});

@@ -1,6 +1,5 @@
 //! The status of a semaphore: its holders and waiters.
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use rwlease_core::protocol::{
     WaiterRecord,
 };
 
-use crate::error::{AddContext, Result};
+use crate::error::Result;
 use crate::fencing_token::FencingToken;
 use crate::lock::semaphore::Semaphore;
 
@@ -167,8 +166,7 @@ impl<'a> IntoFuture for SemaphoreStatusQuery<'a> {
             let Semaphore { client, lock, .. } = self.semaphore;
             let (first, most) = (self.page.holder, self.size);
             let call = InspectSemaphoreRequest { page: self.page, most }.call(lock);
-            let reply = client.query(lock, &call).await?;
-            let view = InspectSemaphoreRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+            let view = client.query(lock, &call, InspectSemaphoreRequest::read).await?;
             let mut status = status(view, first, most);
             if self.clients {
                 client.describe_clients(status.clients_mut()).await;
@@ -178,14 +176,11 @@ impl<'a> IntoFuture for SemaphoreStatusQuery<'a> {
     }
 }
 
-impl fmt::Debug for SemaphoreStatusQuery<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphoreStatusQuery")
-            .field("semaphore", &self.semaphore)
-            .field("page", &self.page)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|query: SemaphoreStatusQuery<'_>| SemaphoreStatusQuery {
+    semaphore: query.semaphore,
+    page: query.page,
+    ..
+});
 
 /// The page whose first holder has this index.
 fn status(view: InspectSemaphoreReply, first: u64, size: u64) -> SemaphoreStatus {

@@ -7,7 +7,6 @@
 //! `WAIT` is short, so that a slow replica does not delay the next group for long.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex};
 
@@ -16,17 +15,14 @@ use rwlease_core::resp::{Address, Command, RespValue};
 use rwlease_core::time::LocalInstant;
 use tokio::sync::oneshot;
 
-use crate::backend::Connector;
 use crate::clock::Clock;
+use crate::locks::lock;
 use crate::router::calls::in_flight::{AttemptOutcome, script_call};
 use crate::router::calls::reply_action::merge_asking_reply;
 use crate::router::calls::send_marker::SendMarker;
-use crate::router::cluster::connection_pool::ConnectionPool;
-use crate::router::cluster::membership::Membership;
+use crate::router::cluster::connection_pool::{ConnectionPool, PoolConfig};
 use crate::router::connections::exchange::TimedReply;
-use crate::router::connections::limits::ConnectionLimits;
 use crate::router::connections::server_connection::ServerConnection;
-use crate::router::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 
 /// The most calls in one group.
@@ -38,11 +34,7 @@ const MAX_DISK_GROUP: usize = 1_024;
 /// The connections for confirmed calls, by what must confirm them: calls that too few replicas can
 /// confirm do not delay the others.
 pub(crate) struct ReplicatedCallPools {
-    connector: Arc<dyn Connector>,
-    clock: Arc<dyn Clock>,
-    membership: Arc<Membership>,
-    limits: ConnectionLimits,
-    runtime: RuntimeHandle,
+    config: PoolConfig,
     pools: Mutex<PoolMap>,
 }
 
@@ -81,21 +73,8 @@ struct GroupedCall {
 }
 
 impl ReplicatedCallPools {
-    pub(crate) fn new(
-        runtime: RuntimeHandle,
-        connector: Arc<dyn Connector>,
-        clock: Arc<dyn Clock>,
-        membership: Arc<Membership>,
-        limits: ConnectionLimits,
-    ) -> Self {
-        ReplicatedCallPools {
-            connector,
-            clock,
-            membership,
-            limits,
-            runtime,
-            pools: Mutex::default(),
-        }
+    pub(crate) fn new(config: PoolConfig) -> Self {
+        ReplicatedCallPools { config, pools: Mutex::default() }
     }
 
     /// Sends a call to that server in the next group. It may still be sent after the future is
@@ -152,23 +131,16 @@ impl ReplicatedCallPools {
         let mut pools = lock(&self.pools);
         let PoolMap { by_confirmation, closed } = &mut *pools;
         let pool = by_confirmation.entry(confirmation).or_insert_with(|| {
-            let connections = ConnectionPool::new(
-                self.runtime.clone(),
-                self.connector.clone(),
-                self.clock.clone(),
-                self.membership.clone(),
-                ConnectionLimits {
-                    response_timeout: self.limits.response_timeout + confirmation.timeout(),
-                    ..self.limits
-                },
-            );
+            let mut config = self.config.clone();
+            config.limits.response_timeout += confirmation.timeout();
+            let connections = ConnectionPool::new(config);
             if *closed {
                 connections.close();
             }
             Arc::new(ReplicaPool {
                 confirmation,
-                clock: self.clock.clone(),
-                runtime: self.runtime.clone(),
+                clock: self.config.clock.clone(),
+                runtime: self.config.runtime.clone(),
                 connections,
                 server_queues: Mutex::default(),
             })
@@ -184,11 +156,7 @@ impl GroupedCall {
     }
 }
 
-impl fmt::Debug for ReplicatedCallPools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicatedCalls").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_: ReplicatedCallPools| ReplicatedCalls { .. });
 
 impl ReplicaPool {
     fn push(self: Arc<Self>, address: &Address, entry: GroupedCall) {

@@ -16,10 +16,10 @@ use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::locks::lock;
 use crate::router::calls::in_flight::AttemptOutcome;
 use crate::router::calls::reply_action;
 use crate::router::connections::reply_timeout::reply_timeout;
-use crate::router::locks::lock;
 use crate::scripts::Script;
 
 /// The known state of the scripts at the servers.

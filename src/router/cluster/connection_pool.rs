@@ -15,22 +15,28 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::backend::{ConnectionError, Connector};
 use crate::clock::Clock;
+use crate::locks::{lock, read, write};
 use crate::router::cluster::membership::Membership;
 use crate::router::connections::limits::ConnectionLimits;
 use crate::router::connections::redial::{DIAL_BACKOFF, first_redial};
 use crate::router::connections::server_connection::ServerConnection;
-use crate::router::locks::{lock, read, write};
 use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::{self, ConnectionKind};
+
+/// What opens the connections of a pool, and their limits.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolConfig {
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) runtime: RuntimeHandle,
+}
 
 /// The connections that carry commands.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    connector: Arc<dyn Connector>,
-    clock: Arc<dyn Clock>,
-    membership: Arc<Membership>,
-    limits: ConnectionLimits,
-    runtime: RuntimeHandle,
+    config: PoolConfig,
     by_address: RwLock<FxHashMap<Address, Arc<ServerConnection>>>,
     dials: Mutex<HashMap<Address, DialState>>,
     closed: AtomicBool,
@@ -53,19 +59,9 @@ struct DialState {
 type DialResult = Result<Arc<ServerConnection>, Arc<ConnectionError>>;
 
 impl ConnectionPool {
-    pub(crate) fn new(
-        runtime: RuntimeHandle,
-        connector: Arc<dyn Connector>,
-        clock: Arc<dyn Clock>,
-        membership: Arc<Membership>,
-        limits: ConnectionLimits,
-    ) -> Arc<Self> {
+    pub(crate) fn new(config: PoolConfig) -> Arc<Self> {
         Arc::new(ConnectionPool {
-            connector,
-            clock,
-            membership,
-            limits,
-            runtime,
+            config,
             by_address: RwLock::default(),
             dials: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -159,7 +155,7 @@ impl ConnectionPool {
         }
         let dial = dials.entry(address.clone()).or_default();
         dial.take_proof();
-        let resting = dial.last_error.as_ref().filter(|_| self.clock.now() < dial.retry_at);
+        let resting = dial.last_error.as_ref().filter(|_| self.config.clock.now() < dial.retry_at);
         if let Some(failure) = resting.filter(|_| !patient) {
             return Err(Err(failure.clone()));
         }
@@ -169,7 +165,7 @@ impl ConnectionPool {
         let begin = match resting {
             Some(_) => Some(dial.retry_at),
             None if dial.last_error.is_none() && self.has_broken(address) => {
-                Some(self.clock.now().saturating_add(first_redial()))
+                Some(self.config.clock.now().saturating_add(first_redial()))
             }
             None => None,
         };
@@ -192,7 +188,7 @@ impl ConnectionPool {
     ) -> Shared<BoxFuture<'static, DialResult>> {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
-        self.runtime.spawn("dial", async move {
+        self.config.runtime.spawn("dial", async move {
             let opened = tokio::select! {
                 biased;
                 () = this.wait_closed() => Err(client_closed_error()),
@@ -215,17 +211,18 @@ impl ConnectionPool {
         begin: Option<LocalInstant>,
     ) -> Result<Arc<ServerConnection>, ConnectionError> {
         if let Some(begin) = begin {
-            self.clock.sleep_until(begin).await;
+            self.config.clock.sleep_until(begin).await;
         }
-        let began = self.clock.now();
-        let opening = self.membership.open(&*self.connector, &self.clock, address, self.limits);
+        let began = self.config.clock.now();
+        let PoolConfig { connector, clock, membership, limits, .. } = &self.config;
+        let opening = membership.open(&**connector, clock, address, *limits);
         let opened = opening.await;
         let chain = opened.as_ref().err().map(ConnectionError::chain);
         let failure = chain.as_ref().map(|chain| chain as &dyn Display);
         telemetry::record_dial(
             address,
             ConnectionKind::Commands,
-            self.clock.now().saturating_duration_since(began),
+            self.config.clock.now().saturating_duration_since(began),
             failure,
         );
         opened
@@ -248,7 +245,7 @@ impl ConnectionPool {
         opened: Result<Arc<ServerConnection>, ConnectionError>,
     ) -> DialResult {
         let mut dials = lock(&self.dials);
-        let now = self.clock.now();
+        let now = self.config.clock.now();
         match opened {
             Ok(connection) => {
                 let before = {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use rwlease_core::resp::Address;
 use tokio::task::AbortHandle;
 
-use crate::router::locks::lock;
+use crate::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 
 /// The watchers, by the server that calls wait for.

@@ -8,6 +8,7 @@ use rwlease_core::resp::{Address, Command, ReplyShape, RespValue};
 
 use crate::backend::{ConnectionError, Connector};
 use crate::clock::Clock;
+use crate::locks::{read, write};
 use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntries;
 use crate::router::cluster::known_cluster::{Admission, DeploymentKind, KnownCluster};
@@ -16,7 +17,6 @@ use crate::router::connections::limits::{ConnectionLimits, TimeLimit};
 use crate::router::connections::server_connection::ServerConnection;
 use crate::router::connections::server_info::{ServerIdentity, ServerProcess, field};
 use crate::router::connections::unexpected_server::UnexpectedServer;
-use crate::router::locks::{read, write};
 use crate::router::sentinel::SentinelGroup;
 use crate::router::telemetry;
 

@@ -13,11 +13,11 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::backend::ConnectionError;
 use crate::backoff::Backoff;
+use crate::locks::lock;
 use crate::router::cluster::known_cluster::DeploymentKind;
 use crate::router::cluster::node_view::{NodeView, ReportedTopology};
 use crate::router::cluster::topology::Topology;
 use crate::router::connections::unexpected_server::UnexpectedServer;
-use crate::router::locks::lock;
 use crate::router::sentinel::SentinelGroup;
 use crate::router::telemetry;
 

@@ -1,7 +1,6 @@
 //! The node of each slot.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 
 use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
@@ -174,16 +173,12 @@ impl SlotMap {
     }
 }
 
-impl fmt::Debug for SlotMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlotMap")
-            .field("nodes", &self.nodes)
-            .field("ids", &self.ids)
-            .field("without_address", &self.without_address)
-            .field("served", &self.served())
-            .finish()
-    }
-}
+debug_fields!(|map: SlotMap| SlotMap {
+    nodes: map.nodes,
+    ids: map.ids,
+    without_address: map.without_address,
+    served: map.served()
+});
 
 #[cfg(test)]
 mod tests;

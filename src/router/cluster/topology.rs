@@ -13,6 +13,7 @@ use crate::backend::ConnectionError;
 use crate::backoff::with_jitter;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::locks::lock;
 use crate::router::address_translation::AddressTranslator;
 use crate::router::cluster::connection_pool::ConnectionPool;
 use crate::router::cluster::known_cluster::Admission;
@@ -23,7 +24,6 @@ use crate::router::cluster::refresh::{
     MAX_URGENT_INTERVAL, MIN_REFRESH_INTERVAL, RefreshSource, RefreshState,
 };
 use crate::router::connections::connect_error::{Announcer, announced};
-use crate::router::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::sentinel::{SentinelError, SentinelGroup};
 use crate::router::server_list::ServerList;

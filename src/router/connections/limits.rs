@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures::future::{self, Either};
 use rwlease_core::resp::Address;
 
 use crate::backend::ConnectionError;
+use crate::clock::Clock;
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,20 @@ pub(crate) struct TimeLimit {
 }
 
 impl TimeLimit {
+    /// Waits for `work` at a server for no longer than the limit.
+    pub(crate) async fn apply<T>(
+        &self,
+        clock: &dyn Clock,
+        address: &Address,
+        work: impl Future<Output = Result<T, ConnectionError>> + Unpin,
+    ) -> Result<T, ConnectionError> {
+        let until = clock.now().saturating_add(self.length);
+        match future::select(work, clock.sleep_until(until)).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => Err(self.no_reply(address)),
+        }
+    }
+
     /// The failure of a server that sent nothing for that long.
     pub(crate) fn no_reply(&self, address: &Address) -> ConnectionError {
         ConnectionError::not_sent(format!("{address}: no reply within {self}"))

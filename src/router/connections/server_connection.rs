@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::backend::{CommandConnection, ConnectionError, Connector};
 use crate::clock::Clock;
+use crate::locks::lock;
 use crate::router::connections::connect_error::{connect_error, no_handshake};
 use crate::router::connections::error_reply::invalidates_connection;
 use crate::router::connections::exchange::{ExchangeError, LastActivity};
@@ -23,7 +24,6 @@ use crate::router::connections::server_info::{
     supports_delifeq,
 };
 use crate::router::connections::shared_timer::SharedTimer;
-use crate::router::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::ServerLoad;
 

@@ -8,24 +8,23 @@ mod report;
 mod subscription;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::{self, Either};
+use futures::future;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt, TryFutureExt};
 use rwlease_core::resp::Address;
 
 use crate::backend::{CommandConnection, ConnectionError, Connector};
 use crate::clock::Clock;
+use crate::locks::lock;
 use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntries;
 use crate::router::connections::connect_error::connect_error;
 use crate::router::connections::limits::{ConnectionLimits, TimeLimit};
 use crate::router::connections::master_term::MasterTerm;
 use crate::router::connections::unexpected_server::UnexpectedServer;
-use crate::router::locks::lock;
 use crate::router::server_list::{Failures, ServerList};
 use crate::router::telemetry;
 use deployment::contradiction;
@@ -330,7 +329,7 @@ impl SentinelGroup {
         let failed = |failure| connect_error(failure, node, connector.uses_tls());
         let dial = connector.connect(node).map_err(failed);
         let limit = self.limits.of_opening();
-        let connection = self.with_timeout(limit, node, dial).await?;
+        let connection = limit.apply(&*self.clock, node, dial).await?;
         let report = self.send_queries(node, &*connection, limit).await?;
         let mut state = lock(&self.state);
         if !state.is_closed {
@@ -348,22 +347,9 @@ impl SentinelGroup {
         let answering = connection
             .pipeline(&report_commands(&self.settings.master))
             .map_err(|failure: ConnectionError| failure.at(node));
-        let replies = self.with_timeout(limit, node, answering).await?;
+        let replies = limit.apply(&*self.clock, node, answering).await?;
         let skip = |entry| self.bad_entries.report(node, entry);
         SentinelReport::read(replies, node, &self.translation, skip)
-    }
-
-    async fn with_timeout<T>(
-        &self,
-        limit: TimeLimit,
-        node: &Address,
-        work: impl Future<Output = Result<T, ConnectionError>> + Unpin,
-    ) -> Result<T, ConnectionError> {
-        let until = self.clock.now().saturating_add(limit.length);
-        match future::select(work, self.clock.sleep_until(until)).await {
-            Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => Err(limit.no_reply(node)),
-        }
     }
 }
 
@@ -394,11 +380,7 @@ impl SentinelState {
     }
 }
 
-impl fmt::Debug for SentinelGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+debug_fields!(|group: SentinelGroup| Sentinels { settings: group.settings, .. });
 
 impl From<SentinelError> for ConnectionError {
     fn from(error: SentinelError) -> ConnectionError {

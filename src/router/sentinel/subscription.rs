@@ -66,11 +66,11 @@ impl<C: Fn() -> F, F: Future<Output = ()>> SentinelSubscription<'_, C> {
     async fn listen(&self, node: &Address, was_joined: &mut bool) -> Result<(), ConnectionError> {
         let SentinelGroup { settings, clock, limits, .. } = self.sentinels;
         let dial = settings.connector.subscribe(node);
-        let dialled = self.sentinels.with_timeout(limits.of_opening(), node, dial).await?;
+        let dialled = limits.of_opening().apply(&**clock, node, dial).await?;
         let (subscription, mut notices) = dialled;
         let join = async || {
             let joining = subscription.subscribe(CHANNEL, false);
-            self.sentinels.with_timeout(limits.of_replies(), node, joining).await
+            limits.of_replies().apply(&**clock, node, joining).await
         };
         join().await?;
         // Whether the answer to the last join is still missing.

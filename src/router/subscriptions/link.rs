@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use futures::future::{self, Either};
 use futures::stream::FuturesUnordered;
 use rwlease_core::resp::{Address, Command, ServerError};
 use rwlease_core::slot::Slot;
@@ -97,19 +96,13 @@ impl SubscriptionLink {
     }
 
     async fn dial(&self) -> Result<(OpenedPubSub, Option<Box<str>>), ConnectionError> {
-        let until = self.clock.now().saturating_add(self.connect_timeout);
+        let limit = TimeLimit { length: self.connect_timeout, setting: "connect_timeout" };
         let dialling = Box::pin(async {
             let (subscription, notices) = self.connector.subscribe(&self.address).await?;
             let info = subscription.query(&Command::new().arg("INFO").arg("server")).await?;
             Ok(((subscription, notices), parse_server_name(Some(info))))
         });
-        match future::select(dialling, self.clock.sleep_until(until)).await {
-            Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => {
-                let limit = TimeLimit { length: self.connect_timeout, setting: "connect_timeout" };
-                Err(limit.no_reply(&self.address))
-            }
-        }
+        limit.apply(&*self.clock, &self.address, dialling).await
     }
 
     async fn serve(&mut self, (subscription, mut notices): OpenedPubSub) -> LinkEnd {

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 
 use crate::backend::Connector;
 use crate::clock::Clock;
+use crate::locks::write;
 use crate::router::cluster::topology::Topology;
-use crate::router::locks::write;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::subscriptions::channel_target::{
     ChannelTarget, LinkState, TargetState, WantedChannel,
@@ -35,7 +35,7 @@ pub(super) enum ManagerCommand {
 }
 
 pub(super) struct SubscriptionManager {
-    runtime: RuntimeHandle,
+    pub(super) runtime: RuntimeHandle,
     pub(super) connector: Arc<dyn Connector>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) connect_timeout: Duration,
@@ -47,36 +47,11 @@ pub(super) struct SubscriptionManager {
     pub(super) next_link_id: u64,
     /// When to check which slot. Entries that no longer hold are found out then.
     pub(super) due: BinaryHeap<Reverse<(LocalInstant, Slot)>>,
+    /// Replaced when the manager runs.
     pub(super) link_events: mpsc::UnboundedSender<LinkEvent>,
 }
 
 impl SubscriptionManager {
-    pub(super) fn new(
-        runtime: RuntimeHandle,
-        connector: Arc<dyn Connector>,
-        clock: Arc<dyn Clock>,
-        connect_timeout: Duration,
-        topology: Arc<Topology>,
-        events: EventSender,
-        joined: SubscribedServers,
-    ) -> SubscriptionManager {
-        SubscriptionManager {
-            runtime,
-            connector,
-            clock,
-            connect_timeout,
-            topology,
-            events,
-            subscribed: joined,
-            channels: BTreeMap::new(),
-            links: HashMap::new(),
-            next_link_id: 0,
-            due: BinaryHeap::new(),
-            // Replaced when the manager runs.
-            link_events: mpsc::unbounded_channel().0,
-        }
-    }
-
     pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<ManagerCommand>) {
         let (tell, mut link_events) = mpsc::unbounded_channel();
         self.link_events = tell;

@@ -13,7 +13,7 @@ mod link_monitor;
 mod manager;
 mod subscribe_queue;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
@@ -27,8 +27,8 @@ use tokio::task::AbortHandle;
 
 use crate::backend::Connector;
 use crate::clock::Clock;
+use crate::locks::read;
 use crate::router::cluster::topology::Topology;
-use crate::router::locks::read;
 use crate::router::runtime::RuntimeHandle;
 use manager::{ManagerCommand, SubscriptionManager};
 
@@ -97,15 +97,20 @@ impl Subscriptions {
         let (commands, command_rx) = mpsc::unbounded_channel();
         let events = EventSender::default();
         let subscribed = SubscribedServers::default();
-        let manager = SubscriptionManager::new(
-            runtime.clone(),
+        let manager = SubscriptionManager {
+            runtime: runtime.clone(),
             connector,
             clock,
             connect_timeout,
             topology,
-            events.clone(),
-            subscribed.clone(),
-        );
+            events: events.clone(),
+            subscribed: subscribed.clone(),
+            channels: BTreeMap::new(),
+            links: HashMap::new(),
+            next_link_id: 0,
+            due: BinaryHeap::new(),
+            link_events: mpsc::unbounded_channel().0,
+        };
         let manager = runtime.spawn("subscriptions", manager.run(command_rx)).abort_handle();
         Subscriptions { subscribed, commands, events, manager }
     }

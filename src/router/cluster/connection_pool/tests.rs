@@ -18,13 +18,13 @@ async fn a_dial_that_ends_while_the_client_is_closed_leaves_no_connection() {
     let connector: Arc<dyn Connector> = Arc::new(fakes);
     for _ in 0..200 {
         let membership = Arc::new(Membership::new(AddressTranslator(None), LIMITS, None));
-        let connections = ConnectionPool::new(
-            RuntimeHandle::current(connector.health()),
-            connector.clone(),
-            clock.clone(),
+        let connections = ConnectionPool::new(PoolConfig {
+            connector: connector.clone(),
+            clock: clock.clone(),
             membership,
-            LIMITS,
-        );
+            limits: LIMITS,
+            runtime: RuntimeHandle::current(connector.health()),
+        });
         let opened =
             ServerConnection::open(&*connector, clock.clone(), &address("a"), None, LIMITS).await;
         let opened = opened.map(Arc::new);
