@@ -177,7 +177,9 @@ impl Promise {
     fn broken(self, found: &Findings, faults: usize) -> Option<String> {
         let none = |seen: &CaseCount, what: &str| (seen.count > 0).then(|| told(seen, what));
         match self {
+            Promise::TokensRise => none(&found.tokens, "tokens out of order"),
             Promise::NoOverlap => none(&found.overlaps, "overlaps")
+                .or_else(|| none(&found.tokens, "tokens out of order"))
                 .or_else(|| none(&found.overtaken, "holders overtaken"))
                 .or_else(|| none(&found.tokens_cached, "tokens of cached handles out of order")),
             Promise::InTurn => none(&found.passed, "passed in a queue of permits"),
@@ -208,7 +210,6 @@ impl Promise {
 /// The promises of every row.
 fn always(found: &Findings) -> Vec<String> {
     let kinds = [
-        (&found.tokens, "tokens out of order"),
         (&found.denied, "tries refused with nobody in their way"),
         (&found.disagreements, "histories of which judge and search say different things"),
         (&found.stale, "stale writes accepted"),
