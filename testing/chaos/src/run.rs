@@ -189,6 +189,10 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
     for line in variant.load.log.settings() {
         shape = shape.line(*line);
     }
+    if row.nemesis.kills_while_slots_move() {
+        // A shard that the killed master comes back to keeps its replica.
+        shape = shape.line("cluster-allow-replica-migration no");
+    }
     let mut props = Props::default();
     let (cluster, space) = match row.nemesis {
         Nemesis::Partition => {

@@ -41,9 +41,13 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     let mut stage = STAGES[scene.faults.len() % STAGES.len()];
     // Redis 8.6.2 stops with a failed assertion (`isPausedActions(PAUSE_ACTION_REPLICA)`) if its
     // failover begins while it hands over a slot: it deletes the slot's keys although it is paused.
-    // Valkey mended that: <https://github.com/valkey-io/valkey/pull/1131>.
-    if stage == Stage::Late && side == Side::Source && scene.cluster.version().name == "Redis" {
-        stage = Stage::Copying;
+    // Valkey mended that: <https://github.com/valkey-io/valkey/pull/1131>. A copy that was seen may
+    // be over by the failover.
+    if matches!(stage, Stage::Late | Stage::Copying)
+        && side == Side::Source
+        && scene.cluster.version().name == "Redis"
+    {
+        stage = Stage::Ordered;
     }
     let (name, from, to) = some_move(scene).await?;
     let slot = scene.slot(name);

@@ -99,6 +99,14 @@ impl Nemesis {
         }
     }
 
+    /// Whether it kills a master of a slot that moves.
+    pub fn kills_while_slots_move(self) -> bool {
+        matches!(
+            self,
+            Nemesis::MoveFailover(_, Cause::Kill) | Nemesis::AtomicFailover(_, Cause::Kill)
+        )
+    }
+
     /// Whether a server of this version has what the nemesis needs.
     pub fn runs_on(self, version: &Version) -> bool {
         match self {

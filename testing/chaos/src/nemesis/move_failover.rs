@@ -50,11 +50,16 @@ const ELECTION: Duration = Duration::from_millis(250);
 pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Result {
     let side = side.unwrap_or_else(|| Side::random(scene));
     let mut stage = STAGES[scene.faults.len() % STAGES.len()];
-    // Redis 7.0.15 can then keep both masters: the told one has raised its epoch, so that the other
-    // masters do not see that its replica was elected.
-    if stage == Stage::Assigning && side == Side::Target && scene.cluster.version().name == "Redis"
-    {
-        stage = Stage::Assigned;
+    // The target raises its epoch when it is told that it has the slot. Redis 7.0.15 can then keep
+    // both masters: the others do not see that its replica was elected. A killed one comes back with
+    // the greater epoch and without data, and its promoted replica follows it.
+    if side == Side::Target {
+        let is_redis = scene.cluster.version().name == "Redis";
+        stage = match (stage, cause) {
+            (Stage::Assigning, Cause::Order) if is_redis => Stage::Assigned,
+            (Stage::Assigning | Stage::Assigned, Cause::Kill) => Stage::AllMoved,
+            _ => stage,
+        };
     }
     let (name, from, to) = some_move(scene).await?;
     let step = SlotMigration { slot: scene.slot(name), from, to };

@@ -85,11 +85,26 @@ impl Takeover {
         Ok(())
     }
 
-    /// Starts a killed master again, which becomes a replica.
+    /// Starts a killed master again, as a replica of the new one. By itself it may stay a master
+    /// without slots, or follow the node that has got its last slot.
     pub async fn clean_up(self, scene: &Scene) -> Result {
-        match self.cause {
-            Cause::Order => Ok(()),
-            Cause::Kill => scene.cluster.node(self.old).restart().await,
+        if self.cause == Cause::Order {
+            return Ok(());
+        }
+        let cluster = &scene.cluster;
+        cluster.node(self.old).restart().await?;
+        let follow = format!("CLUSTER REPLICATE {}", cluster.id(self.new));
+        let limit = PollLimit::new(format!("node {} to follow node {}", self.old, self.new));
+        loop {
+            let view = testkit::ClusterNodes::of(cluster.node(self.old)).await?;
+            let own = view.0.get(cluster.id(self.old));
+            match own {
+                Some(own) if own.master.as_deref() == Some(cluster.id(self.new)) => return Ok(()),
+                // It does not know yet that its slots have another master.
+                Some(own) if own.is_master() && !own.slots.is_empty() => {}
+                _ => cluster.node(self.old).run_words::<()>(&follow).await?,
+            }
+            limit.pause(format!("{own:?}")).await?;
         }
     }
 
