@@ -218,6 +218,14 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
     if !row.nemesis.runs_on(version) || variant.load.fsync && !version.has_waitaof() {
         return Ok(None);
     }
+    if row.nemesis.moves_at_once() && version.name == "Redis" {
+        // If the target gives up while the source waits for it, the source holds all writes for
+        // that long: by default for 10 s.
+        let pause = "CONFIG SET cluster-slot-migration-write-pause-timeout 1000";
+        for number in cluster.running() {
+            cluster.node(number).run_words::<()>(pause).await?;
+        }
+    }
     let urls = match row.nemesis {
         Nemesis::Permission(_) => permission::prepare(&cluster).await?,
         _ => cluster.urls(),

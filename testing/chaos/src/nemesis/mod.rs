@@ -99,6 +99,11 @@ impl Nemesis {
         }
     }
 
+    /// Whether slots move in one piece.
+    pub fn moves_at_once(self) -> bool {
+        matches!(self, Nemesis::AtOnce | Nemesis::AtomicFailover(..) | Nemesis::CancelledAtomicMove)
+    }
+
     /// Whether it kills a master of a slot that moves.
     pub fn kills_while_slots_move(self) -> bool {
         matches!(
@@ -110,9 +115,7 @@ impl Nemesis {
     /// Whether a server of this version has what the nemesis needs.
     pub fn runs_on(self, version: &Version) -> bool {
         match self {
-            Nemesis::AtOnce | Nemesis::AtomicFailover(..) | Nemesis::CancelledAtomicMove => {
-                version.has_atomic_moves()
-            }
+            _ if self.moves_at_once() => version.has_atomic_moves(),
             Nemesis::MoveFailover(Some(Side::Source), _) => version.replicates_moves(),
             Nemesis::ForgottenMove => !version.replicates_moves(),
             _ => true,

@@ -51,8 +51,8 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     let side = side.unwrap_or_else(|| Side::random(scene));
     let mut stage = STAGES[scene.faults.len() % STAGES.len()];
     // The target raises its epoch when it is told that it has the slot. Redis 7.0.15 can then keep
-    // both masters: the others do not see that its replica was elected. A killed one comes back with
-    // the greater epoch and without data, and its promoted replica follows it.
+    // both masters: the others do not see that its replica was elected. A killed one comes back
+    // with the greater epoch and without data, and its promoted replica follows it.
     if side == Side::Target {
         let is_redis = scene.cluster.version().name == "Redis";
         stage = match (stage, cause) {
