@@ -67,8 +67,9 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     let lock = format!("rwlease:{}", scene.names[name]);
     let other = format!("{{{lock}}}other");
     let exists: bool = scene.cluster.node(from).run_words(&format!("EXISTS {lock}")).await?;
-    if !exists {
-        return Ok(()); // nothing is at stake
+    let [_, left_behind] = keys_at(&scene.cluster, step).await?;
+    if !exists || left_behind > 0 {
+        return Ok(()); // nothing is at stake, or a forgotten move has left a key there
     }
     scene.cluster.node(from).run_words::<()>(&format!("SET {other} {other} EX 600")).await?;
     // A target that does not know the slot's master serves no slot at all.
