@@ -41,13 +41,10 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     let mut stage = STAGES[scene.faults.len() % STAGES.len()];
     // Redis 8.6.2 stops with a failed assertion (`isPausedActions(PAUSE_ACTION_REPLICA)`) if its
     // failover begins while it hands over a slot: it deletes the slot's keys although it is paused.
-    // Valkey mended that: <https://github.com/valkey-io/valkey/pull/1131>. A copy that was seen may
-    // be over by the failover.
-    if matches!(stage, Stage::Late | Stage::Copying)
-        && side == Side::Source
-        && scene.cluster.version().name == "Redis"
-    {
-        stage = Stage::Ordered;
+    // The copying of these keys may be over by then. Valkey mended that:
+    // <https://github.com/valkey-io/valkey/pull/1131>.
+    if side == Side::Source && scene.cluster.version().name == "Redis" {
+        stage = Stage::Arrived;
     }
     let (name, from, to) = some_move(scene).await?;
     let slot = scene.slot(name);
