@@ -168,25 +168,14 @@ async fn connect_embedded_with_settings_for_urls_is_refused() {
     crate::must_refuse(testkit::url_only_settings(), connect).await;
 }
 
-/// Changed scripts run in this process only: no other connection sends them.
-#[cfg(any(feature = "native", feature = "redis"))]
+/// A connection of the application sends the scripts of the library.
+#[cfg(feature = "cluster-async")]
 #[tokio::test]
-async fn changed_scripts_are_refused_elsewhere() {
+async fn changed_scripts_are_refused_with_a_shared_connection() {
     let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await.unwrap();
-    for backend in [
-        #[cfg(feature = "native")]
-        Backend::Native,
-        #[cfg(feature = "redis")]
-        Backend::Redis,
-        #[cfg(feature = "fred")]
-        Backend::Fred,
-        #[cfg(feature = "cluster-async")]
-        Backend::ClusterAsync,
-    ] {
-        let settings = Client::builder().scripts_from(testkit::project_root().join("lua")).unwrap();
-        let connect = async |settings| backend.connect(settings, &cluster.urls()).await;
-        crate::must_refuse([("scripts_from", settings)], connect).await;
-    }
+    let settings = Client::builder().scripts_from(testkit::project_root().join("lua")).unwrap();
+    let connect = async |settings| Backend::ClusterAsync.connect(settings, &cluster.urls()).await;
+    crate::must_refuse([("scripts_from", settings)], connect).await;
 }
 
 #[test]

@@ -13,7 +13,6 @@ use crate::client::label::ClientLabel;
 use crate::client::loss::{LeaseLoss, LossListener};
 use crate::error::{Error, Result};
 use crate::router::RouterConfig;
-use crate::scripts::Scripts;
 
 /// The settings of a client, and the ways to connect.
 ///
@@ -364,16 +363,11 @@ impl ClientBuilder {
     pub(super) fn given_with_urls(&self) -> Option<&'static str> {
         None
     }
-
-    /// Scripts from a folder, which only servers in this process run.
-    pub(super) fn given_scripts(&self) -> Option<&'static str> {
-        let is_changed = !std::ptr::eq(self.router.scripts, Scripts::embedded());
-        is_changed.then_some("scripts_from")
-    }
 }
 
 /// A setting without effect is an error: a caller that sets certificates, for example, must not be
 /// connected without them.
+#[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 pub(super) fn refuse(given: Option<&str>, connector: &str) -> Result<()> {
     match given {
         Some(given) => {

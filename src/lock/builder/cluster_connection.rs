@@ -7,6 +7,7 @@ use crate::clock::SystemClock;
 use crate::error::Result;
 use crate::lock::client::{Client, on_tokio};
 use crate::router::{ClusterAdapter, Transport};
+use crate::scripts::Scripts;
 
 impl ClientBuilder {
     /// Returns a client over a cluster connection of the application, for processes that may not
@@ -42,7 +43,9 @@ impl ClientBuilder {
     ) -> Result<Client> {
         let confirmation = self.settings.confirmation;
         let confirms = (!confirmation.is_empty()).then_some("min_replicas` or `fsync");
-        let given = self.given_with_urls().or(self.given_scripts()).or(self.dialing).or(confirms);
+        let has_own_scripts = !std::ptr::eq(self.router.scripts, Scripts::embedded());
+        let scripts = has_own_scripts.then_some("scripts_from");
+        let given = self.given_with_urls().or(scripts).or(self.dialing).or(confirms);
         refuse(given, "connect_shared")?;
         self.settings.check()?;
         self.router.check()?;

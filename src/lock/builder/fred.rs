@@ -30,7 +30,7 @@ impl ClientBuilder {
     ///
     /// Cancel safe: if the future is dropped, open connections are closed.
     pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Client> {
-        refuse(self.given_with_urls().or(self.given_scripts()), "connect_fred")?;
+        refuse(self.given_with_urls(), "connect_fred")?;
         fred::check(&config).map_err(Error::invalid)?;
         self.router.seeds = fred::seeds(&config).map_err(Error::invalid)?;
         Client::start(

@@ -17,4 +17,5 @@ mod fred;
 pub(crate) mod sentinel;
 
 pub use client_builder::ClientBuilder;
+#[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use client_builder::refuse;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rwlease_core::resp::Address;
 
+use super::ClientBuilder;
 use super::sentinel::{SentinelConfig, Servers};
-use super::{ClientBuilder, refuse};
 use crate::backend::Connector;
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use crate::backend::dialer::TlsCertificates;
@@ -83,7 +83,7 @@ impl ClientBuilder {
     /// Cancel safe: if the future is dropped, open connections are closed.
     #[cfg(feature = "native")]
     pub async fn connect(self) -> Result<Client> {
-        self.connect_by("connect", |dialer| Arc::new(NativeConnector { dialer }) as _).await
+        self.connect_by(|dialer| Arc::new(NativeConnector { dialer }) as _).await
     }
 
     /// Connects to the servers by the `redis` crate, and returns once one of them has answered.
@@ -93,15 +93,13 @@ impl ClientBuilder {
     /// As `connect`.
     #[cfg(feature = "redis")]
     pub async fn connect_redis(self) -> Result<Client> {
-        self.connect_by("connect_redis", |dialer| Arc::new(RedisConnector { dialer }) as _).await
+        self.connect_by(|dialer| Arc::new(RedisConnector { dialer }) as _).await
     }
 
     async fn connect_by(
         mut self,
-        name: &str,
         connector: impl Fn(Dialer) -> Arc<dyn Connector>,
     ) -> Result<Client> {
-        refuse(self.given_scripts(), name)?;
         self.settings.check()?;
         let UrlSettings { urls, sentinel, mut dialer } = std::mem::take(&mut self.urls);
         dialer.client_name = self.settings.label.text();
