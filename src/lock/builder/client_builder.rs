@@ -11,6 +11,7 @@ use crate::client::cache::cache_config::CacheConfig;
 use crate::client::config::ClientConfig;
 use crate::client::label::ClientLabel;
 use crate::client::loss::{LeaseLoss, LossListener};
+#[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use crate::error::{Error, Result};
 use crate::router::RouterConfig;
 
