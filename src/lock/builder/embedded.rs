@@ -50,7 +50,8 @@ impl ClientBuilder {
         Client::start(host.connector(), host.clock(), self.settings, self.router).await
     }
 
-    /// Reads the scripts from a folder laid out as `lua/`, to try changed scripts without a build. The text stays in memory, each text once.
+    /// Reads the scripts from a folder laid out as `lua/`, to try changed scripts without a build.
+    /// The text stays in memory, each text once.
     #[doc(hidden)]
     pub fn scripts_from(mut self, folder: impl AsRef<Path>) -> io::Result<Self> {
         static KNOWN: Mutex<Vec<&'static Scripts>> = Mutex::new(Vec::new());
