@@ -66,7 +66,7 @@ test-valkey: valkey redis-py ## Run the suites that depend on the server on Valk
 	@set -x; failed=0; \
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test protocol --test cli $(call tests,--skip secure::tls) || failed=1; \
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test it $(call tests,$(VALKEY_MODULES:%=%::)) || failed=1; \
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test faults $(call tests,--skip secure:: $(SCORECARD:%=--skip %::)) || failed=1; \
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test faults $(call tests,--skip secure:: --skip fleet:: $(SCORECARD:%=--skip %::)) || failed=1; \
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test equality $(call tests,scripts_equal_server:: twin::) || failed=1; \
 	exit $$failed
 
