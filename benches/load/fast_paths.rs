@@ -4,14 +4,13 @@
 //! commands.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rwlease::Client;
 
 use common::{BenchCluster, Goals, ReadPercent, RwleaseLock, Table};
 use load::closed;
-use testkit::Result;
+use testkit::{Result, TempFolder};
 
 use crate::Options;
 use crate::report::Report;
@@ -35,10 +34,11 @@ impl FastPathShare {
 }
 
 pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) -> Result {
-    let folder = std::env::temp_dir().join(format!("rwlease-paths-{}", std::process::id()));
-    let client = connect(target, &folder).await;
-    let _ = fs::remove_dir_all(&folder);
-    let lock = client?.rwlock("fast-paths")?;
+    let lock = connect(target).await?.rwlock("fast-paths")?;
+    let [_, before] = counts(target).await?;
+    lock.status().await?; // it has no fast path
+    let [_, after] = counts(target).await?;
+    assert!(after > before, "the slow path is not counted");
     for (scenario, mix, tasks) in [
         ("95 of 100 read, one lock", ReadPercent(95), CROWD),
         ("writers on one lock", ReadPercent(0), WRITERS),
@@ -69,26 +69,12 @@ pub fn table(shares: &[FastPathShare]) -> Table {
     table
 }
 
-async fn connect(target: &BenchCluster, folder: &Path) -> Result<Client> {
-    copy_all(&testkit::project_root().join("lua"), folder)?;
+async fn connect(target: &BenchCluster) -> Result<Client> {
+    let folder = TempFolder::of_scripts("paths")?;
     let file = folder.join(SLOW_PATH);
     let text = fs::read_to_string(&file)?;
     fs::write(&file, format!("redis.pcall('ECHO', 'slow path')\n{text}"))?;
-    Ok(Client::builder().scripts_from(folder)?.urls(target.urls()).connect().await?)
-}
-
-fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let path: PathBuf = entry?.path();
-        let target = to.join(path.file_name().unwrap_or_default());
-        if path.is_dir() {
-            copy_all(&path, &target)?;
-        } else {
-            fs::copy(&path, target)?;
-        }
-    }
-    Ok(())
+    Ok(Client::builder().scripts_from(&*folder)?.urls(target.urls()).connect().await?)
 }
 
 /// How many calls of scripts and how many `ECHO` the masters have counted.

@@ -11,8 +11,15 @@ use futures::FutureExt;
 use rwlease::embedded::{Delivery, NetworkMessage, NetworkModel, SimulatedNetwork};
 use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand};
 use rwlease::{Client, ClientBuilder, ErrorKind, Slot};
-#[cfg(any(feature = "native", feature = "redis"))]
-use testkit::{Backend, Cluster, ClusterConfig};
+#[cfg(any(
+    feature = "native",
+    feature = "redis",
+    feature = "fred",
+    feature = "cluster-async"
+))]
+use testkit::Backend;
+#[cfg(feature = "cluster-async")]
+use testkit::{Cluster, ClusterConfig};
 use testkit::{Error, Result, SlotMigration};
 use tokio::time::sleep;
 
@@ -166,6 +173,31 @@ async fn connect_embedded_with_settings_for_urls_is_refused() {
     let host = SimulatedNetwork::new(&engine, Arc::new(Calm)).host(0, Duration::ZERO, 0);
     let connect = async |settings: ClientBuilder| settings.connect_simulated(&host).await;
     crate::must_refuse(testkit::url_only_settings(), connect).await;
+}
+
+/// The connections of the library send changed scripts.
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+#[tokio::test]
+async fn changed_scripts_are_sent() {
+    let folder = testkit::TempFolder::of_scripts("scripts").unwrap();
+    let file = folder.join("inspect.lua");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("redis.call('ECHO', 'changed')\n{text}")).unwrap();
+    for backend in [
+        #[cfg(feature = "native")]
+        Backend::Native,
+        #[cfg(feature = "redis")]
+        Backend::Redis,
+        #[cfg(feature = "fred")]
+        Backend::Fred,
+    ] {
+        let server = testkit::StandaloneServer::start().await.unwrap();
+        let settings = Client::builder().scripts_from(&*folder).unwrap();
+        let client = backend.connect(settings, &[server.url()]).await.unwrap();
+        client.rwlock("changed").unwrap().status().await.unwrap();
+        let stats: String = server.run_words("INFO commandstats").await.unwrap();
+        assert!(stats.contains("cmdstat_echo:calls=1,"), "{backend:?}: {stats}");
+    }
 }
 
 /// A connection of the application sends the scripts of the library.

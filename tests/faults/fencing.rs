@@ -50,8 +50,7 @@ async fn fenced_value_accepts_no_stale_writer_while_its_slot_moves() -> Result {
 #[cfg(feature = "embedded")]
 #[tokio::test(flavor = "multi_thread")]
 async fn fencing_rounds_find_a_fault_of_the_script() -> Result {
-    let folder = testkit::TempFolder::new("fencing")?;
-    copy_scripts(&testkit::find_in_project("lua").expect("the scripts"), &folder)?;
+    let folder = testkit::TempFolder::of_scripts("fencing")?;
     let file = folder.join("lib/fenced_writer.lua");
     let text = std::fs::read_to_string(&file)?;
     let faulty = text.replace("if not stored_line or token > stored_token then", "if true then");
@@ -63,19 +62,5 @@ async fn fencing_rounds_find_a_fault_of_the_script() -> Result {
     let (one, other) = (connect().await?, connect().await?);
     let report = run_fencing_rounds([&one, &other], &RedisStore(&other), 64).await?;
     assert!(report.faults.iter().any(|fault| fault.contains("in place of")), "{report:?}");
-    Ok(())
-}
-
-#[cfg(feature = "embedded")]
-fn copy_scripts(from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy_scripts(&entry.path(), &target)?,
-            false => std::fs::copy(entry.path(), &target).map(drop)?,
-        }
-    }
     Ok(())
 }

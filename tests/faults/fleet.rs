@@ -50,6 +50,7 @@ async fn fleet_whose_connections_are_cut_keeps_its_leases() -> Result {
     let before = dials(&mut admin).await?;
     let cut = server.kill_clients(ClientKind::Subscribed).await?
         + server.kill_clients(ClientKind::Commands).await?;
+    assert!(cut >= (CLIENTS + LOCKS) as u64, "{cut} connections");
     let began = Instant::now();
     // It closes the connection of the count as well.
     let mut admin = server.connect().await?;

@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::project_root;
+
 /// A new folder among the temporary ones, which is deleted when this is dropped.
 #[derive(Debug)]
 pub struct TempFolder(PathBuf);
@@ -14,11 +16,23 @@ pub struct TempFolder(PathBuf);
 impl TempFolder {
     pub fn new(name: &str) -> io::Result<TempFolder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("rwlease-{name}-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder)?;
-        Ok(TempFolder(folder))
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("rwlease-{name}-{}-{number}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            match fs::create_dir(&folder) {
+                // A process with this number was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                created => return created.map(|()| TempFolder(folder)),
+            }
+        }
+    }
+
+    /// A folder with a copy of the scripts, to change them.
+    pub fn of_scripts(name: &str) -> io::Result<TempFolder> {
+        let folder = TempFolder::new(name)?;
+        copy_all(&project_root().join("lua"), &folder)?;
+        Ok(folder)
     }
 
     /// Writes a file, and returns its path.
@@ -34,6 +48,19 @@ impl TempFolder {
         fs::set_permissions(&file, Permissions::from_mode(0o755))?;
         Ok(file)
     }
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_all(&entry.path(), &target)?,
+            false => fs::copy(entry.path(), &target).map(drop)?,
+        }
+    }
+    Ok(())
 }
 
 impl Deref for TempFolder {
