@@ -342,7 +342,7 @@ pub fn rows() -> Vec<Row> {
             name: "step",
             title: "a server's clock jumps by 4 to 9 s, and back",
             nemesis: Nemesis::Step,
-            least: 50, // it promises nothing
+            least: 50, // it promises nothing of holders
             smoke: 1,
             node_timeout: 2_000,
             variants: vec![both(false, usual(0), COUNTED)],

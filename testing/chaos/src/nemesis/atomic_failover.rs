@@ -43,7 +43,7 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     // failover begins while it hands over a slot: it deletes the slot's keys although it is paused.
     // The copying of these keys may be over by then. Valkey mended that:
     // <https://github.com/valkey-io/valkey/pull/1131>.
-    if side == Side::Source && scene.cluster.version().name == "Redis" {
+    if side == Side::Source && cause == Cause::Order && scene.cluster.version().name == "Redis" {
         stage = Stage::Arrived;
     }
     let (name, from, to) = some_move(scene).await?;

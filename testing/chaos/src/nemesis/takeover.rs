@@ -102,12 +102,12 @@ impl Takeover {
                 Some(own) if own.master.as_deref() == Some(cluster.id(self.new)) => return Ok(()),
                 // It does not know yet that its slots have another master.
                 Some(own) if own.is_master() && !own.slots.is_empty() => {}
-                Some(own) if own.is_master() => {
-                    // It follows nobody while it has keys, which are of no slot of its own.
-                    cluster.node(self.old).run_words::<()>("FLUSHALL").await?;
-                    cluster.node(self.old).run_words::<()>(&follow).await?;
+                _ => {
+                    // It follows nobody while it has keys, which are of no slot of its own. A node
+                    // that has become a replica meanwhile refuses.
+                    let _ = cluster.node(self.old).run_words::<()>("FLUSHALL").await;
+                    let _ = cluster.node(self.old).run_words::<()>(&follow).await;
                 }
-                _ => cluster.node(self.old).run_words::<()>(&follow).await?,
             }
             limit.pause(format!("{own:?}")).await?;
         }
