@@ -24,7 +24,7 @@ const SENTINEL_SCHEME: &str = "+sentinel://";
 /// The name of the library in the servers' `CLIENT LIST`.
 pub const LIB_NAME: &str = "rwlease";
 
-/// How soon a wrong command line has failed a second time.
+/// How soon a wrong command line has failed a second time, or in twice the time of the first.
 const USAGE_ERROR_DELAY: Duration = Duration::from_secs(1);
 
 /// Certificates in PEM.
@@ -40,27 +40,32 @@ impl ServerArgs {
         self.connect_as(Some("")).await
     }
 
-    /// Connects as a holder with this label. With `--wait-for-servers` it waits, and says so once,
-    /// if no server can be used. The nodes of a cluster that is being made look like a wrong
-    /// command line: the line about these comes later, since a wrong command line fails again at
-    /// once.
+    /// Connects as a holder with this label.
     pub async fn connect_as(&self, label: Option<&str>) -> Result<Client, CliError> {
-        let builder = label.into_iter().fold(self.builder()?, ClientBuilder::label);
+        self.connect_with(label.into_iter().fold(self.builder()?, ClientBuilder::label)).await
+    }
+
+    /// Connects with these settings. With `--wait-for-servers` it waits, and says so once, if no
+    /// server can be used. The nodes of a cluster that is being made look like a wrong command
+    /// line: the line about these comes later, since a wrong command line fails again at once.
+    pub async fn connect_with(&self, builder: ClientBuilder) -> Result<Client, CliError> {
         let began = Instant::now();
         let failure = match builder.clone().connect().await.map_err(CliError::from) {
             Err(failure) if failure.is_transient() || failure.is_usage() => failure,
             connected => return connected,
         };
-        let left = self.wait_for_servers.unwrap_or_default().saturating_sub(began.elapsed());
+        let took = began.elapsed();
+        let left = self.wait_for_servers.unwrap_or_default().saturating_sub(took);
         if left.is_zero() {
             return Err(failure);
         }
         let mut waiting = pin!(builder.wait_for_servers(left).connect());
         if failure.is_usage()
-            && let Ok(connected) = timeout(USAGE_ERROR_DELAY, &mut waiting).await
+            && let Ok(connected) = timeout(USAGE_ERROR_DELAY.max(2 * took), &mut waiting).await
         {
             return Ok(connected?);
         }
+        let left = (took + left).saturating_sub(began.elapsed());
         let seconds = Duration::from_secs_f64(left.as_secs_f64().ceil());
         print_error(&format!("{failure}; waiting up to {}", format::duration(seconds)));
         Ok(waiting.await?)

@@ -23,7 +23,8 @@ const MAX_QUERIES: usize = 64;
 const ALIGNED_RIGHT: &[usize] = &[2, 3, 4];
 
 pub async fn list(servers: &ServerArgs, args: ListArgs) -> Result<ExitStatus, CliError> {
-    let locks = servers.builder()?.label("").call_timeout(REPLY_TIMEOUT).connect().await?;
+    let settings = servers.builder()?.label("").call_timeout(REPLY_TIMEOUT);
+    let locks = servers.connect_with(settings).await?;
     let mut report = Report::default();
     let names = report.names(&locks, &args.start).await?;
     let mut queries = stream::iter(&names)
