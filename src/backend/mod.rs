@@ -237,9 +237,9 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A connection that carries subscriptions, and the receiver of its notices.
 pub(crate) type OpenedCommands = Arc<dyn CommandConnection>;
 
+/// A connection that carries subscriptions, and the receiver of its notices.
 pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
 
 /// A connection that carries commands. Calls from many tasks share it. Answers come in order.

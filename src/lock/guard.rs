@@ -155,7 +155,7 @@ pub(crate) mod sealed {
 
     pub trait Guard: Sized + Send {
         /// Whether a request may say for how long the lock stays taken at least.
-        const HAS_AT_LEAST: bool = false;
+        const HAS_AT_LEAST: bool;
 
         /// `None` if a try found the lock busy.
         fn acquire(

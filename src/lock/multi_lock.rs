@@ -240,10 +240,13 @@ async fn take_in_turn(
         // This drops, and so releases, what was acquired behind the first refusal.
         held.extend(tried.into_iter().map_while(|hold| hold));
         keep_until_lost(&mut held);
-        if held.len() == wanted.len() && begin_use(&mut held, options, waited).await {
-            return Ok(held);
+        if held.len() == wanted.len() {
+            if begin_use(&mut held, options, waited).await {
+                return Ok(held);
+            }
+            continue;
         }
-        let Some((lock, mode)) = wanted.get(held.len()) else { continue };
+        let (lock, mode) = &wanted[held.len()];
         waited = true;
         let turn = WaitOptions {
             timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())),
