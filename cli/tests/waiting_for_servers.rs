@@ -42,7 +42,9 @@ async fn wait_for_servers_of_several_deployments_prints_one_line() -> Result {
     let tool = Tool::new([first.url(), second.url()]);
     let ran = tool.run(&["--wait-for-servers", "3s", "status", "a"]).await?.expect_err_lines(64, 2);
     assert!(ran.err.contains("waiting up to 2s"), "{ran:?}");
-    let ran = tool.run(&["--wait-for-servers", "3s", "--url", "none", "status", "a"]).await?;
+    let ran = tool
+        .run(&["--wait-for-servers", "3s", "--redis", "http://127.0.0.1:1", "status", "a"])
+        .await?;
     assert_eq!((ran.status, ran.err.lines().count()), (Some(64), 1), "{ran:?}");
     Ok(())
 }
