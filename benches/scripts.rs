@@ -356,16 +356,19 @@ impl ScriptBench {
     }
 
     fn contended_call(&mut self, from: &str, call: Contended) -> f64 {
+        let lease = LEASE.to_string();
         let (mut before, mut timed) = (Vec::new(), Vec::new());
         let of_permits = from.starts_with('P');
         let release = if of_permits { "semaphore/release" } else { "release" };
         for number in 0..CALLS {
             let key = format!("contended:{number}");
             cmd("DEL").arg(&key).exec(&mut self.connection).unwrap();
-            // An idle lock: a new one costs more.
+            // An idle lock: a new one costs more. Its key lives long enough for all that follow.
             let first = self.id();
             let script = if of_permits { "semaphore/acquire" } else { "acquire_write" };
-            before.push(Call::new(script, &key, &waiting_args(&first, of_permits)[..7]));
+            let mut args = waiting_args(&first, of_permits);
+            args[3] = &lease;
+            before.push(Call::new(script, &key, &args[..7]));
             before.push(Call::new(release, &key, &["-", &first]));
             let mut calls = Vec::new();
             for kind in from.chars() {
