@@ -55,18 +55,17 @@ impl ServerArgs {
             connected => return connected,
         };
         let took = began.elapsed();
-        let left = self.wait_for_servers.unwrap_or_default().saturating_sub(took);
-        if left.is_zero() {
+        let left = || self.wait_for_servers.unwrap_or_default().saturating_sub(began.elapsed());
+        if left().is_zero() {
             return Err(failure);
         }
-        let mut waiting = pin!(builder.wait_for_servers(left).connect());
+        let mut waiting = pin!(builder.wait_for_servers(left()).connect());
         if failure.is_usage()
             && let Ok(connected) = timeout(USAGE_ERROR_DELAY.max(2 * took), &mut waiting).await
         {
             return Ok(connected?);
         }
-        let left = (took + left).saturating_sub(began.elapsed());
-        let seconds = Duration::from_secs_f64(left.as_secs_f64().ceil());
+        let seconds = Duration::from_secs_f64(left().as_secs_f64().ceil());
         print_error(&format!("{failure}; waiting up to {}", format::duration(seconds)));
         Ok(waiting.await?)
     }
