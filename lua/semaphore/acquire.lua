@@ -22,16 +22,18 @@
 --   too_late        nothing: the call came after not_after, and changed nothing
 -- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS, OOM.
 -- Cost: with permits left and an empty queue HGET, TIME, HSET, at times PEXPIREAT, and HGET from
--- the second holder on; for a new key EXISTS and PEXPIREAT. Otherwise a bounded number of calls,
+-- the second holder on (after a queue HMGET); for a new key EXISTS and PEXPIREAT. Joining the queue
+-- or a poll HGET, TIME, HMGET, HSET and at most two HGET. Otherwise a bounded number of calls,
 -- independent of the number of holders and waiters.
 
 -- @include constants
 
--- Fast path: permits are left, nobody waits, and no holder has expired.
+-- Fast paths: no holder has expired, and permits are left and nobody waits; or the caller waits,
+-- and nothing else changes (fast/permit_enqueue.lua).
 -- @include fast/args
 local wanted_permits, expected_limit = tonumber(argv[5]), tonumber(argv[6])
 local is_fast_path = is_well_formed
-  and arg_count < 9
+  and (arg_count < 9 or (#argv[9] < 16 and find(argv[9], '^[1-9]%d*$')))
   and wanted_permits
   and expected_limit
   and wanted_permits >= 1
@@ -42,7 +44,7 @@ local _, digits_end = nil, nil
 if is_fast_path and line then
   _, digits_end = find(line, '^2P%d+')
 end
-if is_fast_path and (not line or (digits_end and digits_end > 44 and sub(line, 16, 31) < now_us_text)) then
+if is_fast_path and (not line and arg_count < 9 or (digits_end and digits_end > 44 and sub(line, 16, 31) < now_us_text)) then
 -- @include fast/lease_expiry
   local own_field = 'r:' .. caller
   local new_line, extra_fields
@@ -53,20 +55,27 @@ if is_fast_path and (not line or (digits_end and digits_end > 44 and sub(line, 1
       extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. '0 ' .. wanted_permits, 'i:0', caller }
     end
   else
-    local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
-    local min_deadline = sub(line, 32, 44)
-    if not holders or tonumber(limit) ~= expected_limit or used + wanted_permits > expected_limit then
-      new_line = nil -- a queue, another limit, too few permits
-    elseif holders == '0'
-      or (min_deadline > now_ms_text and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], own_field))
-    then
-      if long_flag == '1' then
-        flag = '1'
+    local flag, limit, used, holders = string.match(line, '^([0-3])(%d+) (%d+) (%d+)$', 45)
+    local min_deadline, is_empty = sub(line, 32, 44), nil -- whether nobody waits, and permits are left
+    if not holders or tonumber(limit) ~= expected_limit then -- luacheck: ignore 542
+      -- Malformed, or another limit: the slow path decides.
+    elseif flag >= '2' or (used + wanted_permits > expected_limit and arg_count > 7) then
+      local other_fields = { 'tail', 'q:' .. caller, own_field }
+-- @include fast/permit_queue
+      is_empty = used + wanted_permits <= expected_limit and not head and is_queue_valid() and not queue_values[7]
+      if not is_empty and arg_count > 7 then
+-- @include fast/permit_enqueue
       end
+      long_flag = long_flag + (flag >= '2' and 2 or 0)
+    else
+      is_empty = used + wanted_permits <= expected_limit
+        and (holders == '0' or (min_deadline > now_ms_text and not redis.call('HGET', KEYS[1], own_field)))
+    end
+    if is_empty and arg_count < 9 and holders ~= LISTPACK_READERS .. '' then
       if holders == '0' or deadline_text < min_deadline then
         min_deadline = deadline_text
       end
-      new_line = '2P' .. key_expiry .. now_us_text .. min_deadline .. flag
+      new_line = '2P' .. key_expiry .. now_us_text .. min_deadline .. long_flag
         .. limit .. ' ' .. used + wanted_permits .. ' ' .. holders + 1
       extra_fields = {
         own_field, 'h' .. deadline_text .. now_us_text .. holders .. ' ' .. wanted_permits, 'i:' .. holders, caller,

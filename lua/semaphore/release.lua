@@ -9,61 +9,55 @@
 --   left_queue  it waited, and no longer does
 --   not_found   the semaphore has no record of it
 -- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: if nobody waits HGET twice, HDEL, HSET, HDEL, and two HGET more for a holder that is not
--- the last of the array; otherwise a bounded number of calls.
+-- Cost: with an empty queue HGET twice, HDEL, HSET, HDEL, and two HGET more unless the holder is
+-- the last of the array; beside a queue HGET, TIME, HMGET, HDEL, HSET, HDEL, an HGET for each
+-- waiter that is granted permits and one for the next, SPUBLISH for each client, and at times
+-- PEXPIREAT; otherwise a bounded number of calls.
 
 -- @include constants
 
--- Fast path: the queue is empty, and either permits stay held or the key's expiry is right.
-local line = redis.pcall('HGET', KEYS[1], 's')
+-- Fast paths: there is no queue, and either permits stay held or the key's expiry is right. For the
+-- one beside a queue see fast/permit_release.lua.
+local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
+local time_reply, now_us_text, now_ms_text, now_ms, handoff
+local success_reply = 'released 0 0'
 local is_fast_path = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
 if is_fast_path then
-  local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
-  local own_field, last_index = 'r:' .. ARGV[2], holders and holders - 1
-  local own_record = holders and redis.call('HGET', KEYS[1], own_field)
-  local index, permits = nil, nil
-  if own_record then
-    index, permits = string.match(own_record, '^(%d+) (%d+)$', 31)
-  end
-  local new_fields, removed_fields
-  if permits and (last_index > 0 or flag == '0') then
-    new_fields = { 's', string.sub(line, 1, 45) .. limit .. ' ' .. used - permits .. ' ' .. last_index }
-    removed_fields = { own_field, 'i:' .. last_index }
-    if index ~= last_index .. '' then
-      -- The last holder fills its place.
-      local moved_id = redis.call('HGET', KEYS[1], removed_fields[2])
-      local moved_record = moved_id and redis.call('HGET', KEYS[1], 'r:' .. moved_id)
-      local moved_permits = moved_record and string.match(moved_record, ' %d+$', 31)
-      if moved_permits then
-        new_fields[3], new_fields[4], new_fields[5], new_fields[6] =
-          'r:' .. moved_id, string.sub(moved_record, 1, 30) .. index .. moved_permits, 'i:' .. index, moved_id
-      else
-        new_fields = nil
-      end
+  local sub, find = string.sub, string.find
+  local flag, limit, used, holders = string.match(line, '^([0-3])(%d+) (%d+) (%d+)$', 45)
+  local own_field, last_index, new_fields, removed_fields, new_expiry, reply =
+    'r:' .. caller, holders and holders - 1, nil, nil, nil, nil
+  if flag and flag >= '2' then
+-- @include fast/permit_release
+  elseif flag then
+    local own_record = redis.call('HGET', KEYS[1], own_field)
+    local index, permits = string.match(own_record or '', '^(%d+) (%d+)$', 31)
+-- @include fast/remove_permits
+    if removed and (last_index > 0 or flag == '0') then
+      new_fields = { 's', sub(line, 1, 45) .. limit .. ' ' .. used - permits .. ' ' .. last_index, unpack(moved_fields) }
+      removed_fields = { own_field, 'i:' .. last_index }
     end
   end
   if new_fields then
-    -- After an HDEL the server does not check its memory. The HDEL stops a user who may not delete.
-    local reply = redis.pcall('HDEL', KEYS[1], '-')
-    if type(reply) == 'number' then
-      reply = redis.pcall('HSET', KEYS[1], unpack(new_fields))
+-- @include fast/write_fields
+    if not handoff then
+      return success_reply
     end
-    if type(reply) == 'number' then
-      reply = redis.pcall('HDEL', KEYS[1], unpack(removed_fields))
+-- @include fast/notify
+    if not handoff.undelivered[1] then
+      return 'released ' .. now_ms_text .. ' ' .. handoff.has_more_work
     end
-    if type(reply) ~= 'number' then
-      return { err = string.match(reply.err, ERROR_PATTERN) or 'ERR ' .. reply.err }
-    end
-    return 'released 0 0'
   end
 end
 
--- @include clock
+if not time_reply then
+-- @include server_time
+end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
   return argument_error('number of keys or arguments')
-elseif not is_id(ARGV[2]) then
+elseif not is_id(caller) then
   return argument_error('id')
 end
 
@@ -71,18 +65,23 @@ end
 -- @include semaphore_state
 
 return run(function()
-  local load_error = load({ 'r:' .. ARGV[2], 'q:' .. ARGV[2] })
+  local load_error = load({ 'r:' .. caller, 'q:' .. caller })
   if load_error then
     return load_error
   end
-  local waiter, status = load_waiter(ARGV[2]), 'not_found'
+  if handoff then
+-- @include fast/revert_grants
+    finish(true)
+    return ok_reply('released', has_more_work)
+  end
+  local waiter, status = load_waiter(caller), 'not_found'
   if waiter then
     unlink(waiter)
     status = 'left_queue'
   end
-  local alive, _, _, _, index = find_reader(ARGV[2])
+  local alive, _, _, _, index = find_reader(caller)
   if alive ~= nil then
-    remove_reader(ARGV[2], index)
+    remove_reader(caller, index)
     status = 'released'
   end
   finish(true)

@@ -15,19 +15,27 @@
 -- For a holder with the given token, the record is always written, even with an unchanged deadline:
 -- replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: if nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; otherwise a bounded number
--- of calls.
+-- Cost: HGET twice, TIME, HSET and at times PEXPIREAT, and beside a queue HMGET and HGET; otherwise
+-- a bounded number of calls.
 
 -- @include constants
 
--- Fast path: nobody waits.
+-- Fast path: no waiter can be granted permits.
 -- @include fast/renew_args
 local kept_permits = tonumber(ARGV[4])
 if is_fast_path and #ARGV == 5 and kept_permits and kept_permits >= 1 and kept_permits <= MAX_PERMITS and kept_permits % 1 == 0 then
   local line_prefix, flag, holder_field, record = '2P', sub(line, 45, 45), 'r:' .. caller, nil
   local _, digits_end = find(line, '^2P%d+')
-  if digits_end and digits_end > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits_end + 1) then
+  local limit, used, holders = string.match(line, '^(%d+) (%d+) (%d+)$', 46)
+  if digits_end and digits_end > 45 and holders and flag <= '3' then
     record = redis.call('HGET', KEYS[1], holder_field)
+  end
+  if record and flag >= '2' then
+    local other_fields = {}
+-- @include fast/permit_queue
+    local is_unchanged = head and is_queue_valid() and blocked_head(head, redis.call('HGET', KEYS[1], 'q:' .. head))
+      or not head and not queue_values.err and waiters == 0
+    record = is_unchanged and record
   end
   local record_permits = record and string.match(record, '^%d+ (%d+)$', 31)
   if not record_permits or tonumber(record_permits) > kept_permits then
