@@ -212,7 +212,11 @@ impl Calls {
             22.. if draw < 22 + self.habits.newcomers => self.newcomer(now),
             _ => self.again(now),
         };
-        let call = if self.rng.u32(..1000) < self.habits.odd { self.made_odd(call) } else { call };
+        let call = if self.rng.u32(..1000) < self.habits.odd {
+            made_odd(&mut self.rng, call)
+        } else {
+            call
+        };
         if self.sent.len() == MOST_SENT {
             self.sent.remove(0);
         }
@@ -230,7 +234,7 @@ impl Calls {
             }
             0 => b"h9999999999999000000000000000100".to_vec(),
             1 => self.known.first().map_or(Vec::new(), |known| known.id.clone().into()),
-            _ => self.odd_word(),
+            _ => odd_word(&mut self.rng),
         };
         (field, value)
     }
@@ -518,32 +522,32 @@ impl Calls {
         ms.to_string()
     }
 
-    /// The same call with something invalid in it.
-    fn made_odd(&mut self, mut call: Call) -> Call {
-        if call.args.is_empty() {
-            return call; // it was made odd often before
-        }
-        let at = self.rng.usize(..call.args.len());
-        match self.rng.u32(..16) {
-            0 => drop(call.args.remove(at)),
-            1 => call.args.insert(at, self.odd_word()),
-            2 => call.keys.clear(),
-            3 => call.keys.push(LOCKS[0].to_owned()),
-            4 => call.keys = vec![keys().nth(self.rng.usize(..7)).unwrap_or(MUTEX).to_owned()],
-            _ => call.args[at] = self.odd_word(),
-        }
-        call
-    }
-
     /// A word of a list.
     fn one_of(&mut self, list: &'static str) -> &'static str {
         let words: Vec<&str> = list.split(' ').collect();
         words[self.rng.usize(..words.len())]
     }
+}
 
-    fn odd_word(&mut self) -> Vec<u8> {
-        ODD[self.rng.usize(..ODD.len())].to_vec()
+/// The same call with something invalid in it.
+pub fn made_odd(rng: &mut Rng, mut call: Call) -> Call {
+    if call.args.is_empty() {
+        return call; // it was made odd often before
     }
+    let at = rng.usize(..call.args.len());
+    match rng.u32(..16) {
+        0 => drop(call.args.remove(at)),
+        1 => call.args.insert(at, odd_word(rng)),
+        2 => call.keys.clear(),
+        3 => call.keys.push(LOCKS[0].to_owned()),
+        4 => call.keys = vec![keys().nth(rng.usize(..7)).unwrap_or(MUTEX).to_owned()],
+        _ => call.args[at] = odd_word(rng),
+    }
+    call
+}
+
+fn odd_word(rng: &mut Rng) -> Vec<u8> {
+    ODD[rng.usize(..ODD.len())].to_vec()
 }
 
 /// A call for an id. Of the envelope, only the server's name matters.

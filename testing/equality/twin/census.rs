@@ -11,7 +11,7 @@ use crate::scripts_equal_server::gist;
 use crate::side::Outcome;
 
 /// How often the short form must take each fast path at least: a third of the usual counts.
-const LEAST: &[(&str, u64)] = &[
+pub const LEAST: &[(&str, u64)] = &[
     ("acquire: a poll", 1),
     ("write: the first of a queue", 1),
     ("write: a place in the queue", 1),
@@ -84,29 +84,38 @@ pub struct Census {
 
 impl Census {
     pub fn count(&mut self, step: &Step<'_>) {
-        self.steps += 1;
+        self.add_step();
         assert!(
             !is_answer(&step.slow.reply) || step.slow.slow_path.is_some(),
             "{} has a fast path on the slow side too",
             step.call.script
         );
         for path in step.usual_paths() {
-            *self.usual.entry(path).or_default() += 1;
+            self.add(path);
         }
         for (state, least, is_met) in step.rare_states() {
             self.rare.entry(state).or_insert((0, least)).0 += u64::from(is_met);
         }
     }
 
-    pub fn must_be_rich(&self) {
+    /// Counts a fast path.
+    pub fn add(&mut self, path: &'static str) {
+        *self.usual.entry(path).or_default() += 1;
+    }
+
+    pub fn add_step(&mut self) {
+        self.steps += 1;
+    }
+
+    pub fn must_be_rich(&self, least: &[(&'static str, u64)]) {
         let count = |path: &str| self.usual.get(path).copied().unwrap_or(0);
-        let paths = LEAST.iter().map(|(path, least)| (*path, count(path), *least));
+        let paths = least.iter().map(|(path, least)| (*path, count(path), *least));
         let states = self.rare.iter().map(|(state, (count, least))| (*state, *count, *least));
         let too_seldom: Vec<_> =
             paths.chain(states).filter(|(_, count, least)| count < least).collect();
         assert!(too_seldom.is_empty(), "too seldom: {too_seldom:?}\n{self}");
         let mut paths = self.usual.keys();
-        let unexpected = paths.find(|path| LEAST.iter().all(|(name, _)| name != *path));
+        let unexpected = paths.find(|path| least.iter().all(|(name, _)| name != *path));
         assert_eq!(unexpected, None, "without a least number");
     }
 }

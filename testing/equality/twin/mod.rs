@@ -16,12 +16,15 @@
 //! compared with itself without its fast paths.
 
 mod census;
+mod difference;
+mod permits;
 mod round;
 pub mod scripts;
 
 use std::env;
 
 use census::Census;
+use permits::PermitRound;
 use round::{ROUND, Round};
 use rwlease::embedded::EmbeddedCluster;
 use scripts::{SLOW_PATH, ScriptFiles};
@@ -69,6 +72,12 @@ impl Twins {
         Twins::new(&ScriptFiles::as_they_are(), &ScriptFiles::without_usual_paths(), start)
     }
 
+    /// So many steps of semaphores, as in `compare`.
+    fn compare_permits(&mut self, first_seed: u64, steps: u64) -> Result<(), String> {
+        (first_seed..first_seed + steps.div_ceil(ROUND))
+            .try_for_each(|seed| PermitRound::new(self, seed).run())
+    }
+
     /// The same for crowds, both with few grants in one call. The counts go on.
     fn with_few_grants(self, start: fn() -> Box<dyn CommandServer>) -> Twins {
         let [quick, slow] = [ScriptFiles::as_they_are(), ScriptFiles::without_usual_paths()];
@@ -112,8 +121,21 @@ fn script_fast_paths_equal_the_slow_path() {
     twins = twins.with_few_grants(start_embedded);
     twins.compare(seed.unwrap_or(1_000), STEPS).unwrap();
     if seed.is_none() {
-        twins.census.must_be_rich();
+        twins.census.must_be_rich(census::LEAST);
         twins.compare(fastrand::u64(1_000_000..u64::MAX / 2), STEPS / 10).unwrap();
+    }
+}
+
+#[test]
+fn semaphore_fast_paths_equal_the_slow_path() {
+    let mut twins = Twins::of_the_scripts(start_embedded);
+    let seed = setting("RWLEASE_SEED");
+    twins.compare_permits(seed.unwrap_or(1), STEPS / 2).unwrap();
+    twins = twins.with_few_grants(start_embedded);
+    twins.compare_permits(seed.unwrap_or(1_000), STEPS / 2).unwrap();
+    if seed.is_none() {
+        twins.census.must_be_rich(permits::LEAST);
+        twins.compare_permits(fastrand::u64(1_000_000..u64::MAX / 2), STEPS / 10).unwrap();
     }
 }
 
@@ -121,6 +143,7 @@ fn script_fast_paths_equal_the_slow_path() {
 fn script_fast_paths_equal_the_slow_path_on_a_server() {
     let mut twins = Twins::of_the_scripts(start_real);
     twins.compare(1, STEPS / 10).unwrap();
+    twins.compare_permits(1, STEPS / 10).unwrap();
 }
 
 /// Else two equal folders would be equal whatever the comparison overlooks.
@@ -171,6 +194,14 @@ fn script_fast_paths_equal_the_slow_path_for_many_steps() {
     println!("{}", twins.census);
     outcome.unwrap();
     if steps >= ENOUGH {
-        twins.census.must_be_rich();
+        twins.census.must_be_rich(census::LEAST);
     }
+    let mut twins = Twins::of_the_scripts(start);
+    outcome = twins.compare_permits(first, steps / 2);
+    if outcome.is_ok() {
+        twins = twins.with_few_grants(start);
+        outcome = twins.compare_permits(first, steps / 2);
+    }
+    println!("{}", twins.census);
+    outcome.unwrap();
 }

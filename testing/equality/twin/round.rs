@@ -1,19 +1,18 @@
 //! One history, run on both sides.
 
 use fastrand::Rng;
-use rwlease_core::resp::RespValue;
 
 use crate::random_calls::{Call, Calls, Habits, LOCKS};
 use crate::side::{Lock, Outcome, words};
-use crate::twin::Twins;
 use crate::twin::census::{Step, says_more};
+use crate::twin::{Twins, difference};
 
 /// The steps of a round.
 pub const ROUND: u64 = 500;
 
 /// The given time starts here: 1 January 2050, in s. It is far ahead of any server's own clock, so
 /// that no key expires by that.
-const BEGINNING: u64 = 2_524_608_000;
+pub const BEGINNING: u64 = 2_524_608_000;
 
 /// Many acquisitions of one lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,13 +143,8 @@ impl Round<'_> {
         self.calls.learn(&call, &quick.reply);
         self.left_over = call.keys.first().filter(|_| says_more(&quick.reply)).cloned();
         self.count(&call, &quick, &slow);
-        self.compare(&call, &quick, &slow)?;
-        for ((key, quick), slow) in call.keys.iter().zip(quick.locks).zip(&slow.locks) {
-            if quick != *slow {
-                self.make_alike(key, &quick);
-            }
-            self.twins.pair.locks.insert(key.clone(), quick);
-        }
+        difference::compare(&self.twins.pair, &call, &quick, &slow, self.us / 1000)?;
+        difference::go_on(&mut self.twins.pair, &call, quick, &slow);
         Ok(())
     }
 
@@ -211,32 +205,6 @@ impl Round<'_> {
         Some(Call { script, keys: vec![key.to_owned()], args })
     }
 
-    fn compare(&self, call: &Call, quick: &Outcome, slow: &Outcome) -> Result<(), String> {
-        let before: Vec<_> =
-            call.keys.iter().map(|key| (key, self.twins.pair.locks.get(key))).collect();
-        let differ = |what: &str, quick: String, slow: String| {
-            Err(format!("{what} differs, from {before:#?}\n fast path {quick}\n slow path {slow}"))
-        };
-        if essence(&quick.reply) != essence(&slow.reply) && !is_timeless(&quick.reply, &slow.reply)
-        {
-            return differ("the reply", format!("{:?}", quick.reply), format!("{:?}", slow.reply));
-        } else if quick.pushes != slow.pushes {
-            return differ(
-                "what is pushed",
-                format!("{:?}", quick.pushes),
-                format!("{:?}", slow.pushes),
-            );
-        }
-        for ((quick, slow), (_, before)) in quick.locks.iter().zip(&slow.locks).zip(&before) {
-            let is_left =
-                || call.script == "release" && !had_queue(*before) && self.is_alike(quick, slow);
-            if quick != slow && !is_longer(quick, slow) && !is_left() {
-                return differ("the lock", format!("{quick:#?}"), format!("{slow:#?}"));
-            }
-        }
-        Ok(())
-    }
-
     fn count(&mut self, call: &Call, quick: &Outcome, slow: &Outcome) {
         let before = call.keys.first().and_then(|key| self.twins.pair.locks.get(key));
         let decode = |lock: Option<&Lock>| lock.map(Lock::decode).unwrap_or_default();
@@ -249,44 +217,6 @@ impl Round<'_> {
             us: self.us,
             went_back: self.went_back,
         });
-    }
-
-    /// Whether the two sides differ only as they may after a usual release.
-    fn is_alike(&self, quick: &Lock, slow: &Lock) -> bool {
-        let now = self.us / 1000;
-        let is_dead =
-            |text: &str| text.get(1..14).is_some_and(|ends| ends <= format!("{now:013}").as_str());
-        let is_idle = |lock: &Lock| lock.fields.get("shape").is_some_and(|shape| shape == "F");
-        let is_idle = is_idle(quick) || is_idle(slow);
-        let [quick, slow] = [quick, slow].map(|lock| {
-            let mut left = lock.fields.clone();
-            left.retain(|field, text| match field.as_str() {
-                "life" | "ticket" | "reader_phase" => !is_idle,
-                "lapsed_clients" => false, // a dead reader's grant may have lapsed
-                "readers" | "read_min" | "sweep" | "shape" | "flags" => false,
-                _ if field.starts_with("i:") => false,
-                _ => {
-                    if field.starts_with("r:") {
-                        let keeps = !is_dead(text);
-                        text.truncate(30);
-                        return keeps;
-                    }
-                    true
-                }
-            });
-            let ends = lock.ends.filter(|_| !is_idle);
-            (left, ends)
-        });
-        quick == slow
-    }
-
-    /// Copies the state of the fast path to the slow side, so that both continue from there.
-    fn make_alike(&mut self, key: &str, quick: &Lock) {
-        let fields = quick.raw.iter().flat_map(|(field, value)| [field.as_ref(), value]);
-        let set: Vec<&[u8]> = [b"HSET", key.as_bytes()].into_iter().chain(fields).collect();
-        let ends = quick.ends.unwrap_or_default().to_string();
-        let copy = [words(&["DEL", key]), words(&set), words(&["PEXPIREAT", key, &ends])];
-        self.twins.pair.with_free_memory(|pair| pair.sides[1].tell(&copy));
     }
 
     fn pass_time(&mut self) {
@@ -338,42 +268,4 @@ impl Round<'_> {
         self.twins.pair.tell(command);
         self.is_foreign = true;
     }
-}
-
-/// Whether the lock had a queue: then a release is not a usual one.
-fn had_queue(lock: Option<&Lock>) -> bool {
-    lock.and_then(|lock| lock.fields.get("shape")).is_some_and(|shape| shape == "Q")
-}
-
-/// Whether the locks differ only in the flag of a long lease, which the fast path still has.
-fn is_longer(quick: &Lock, slow: &Lock) -> bool {
-    let flags = |lock: &Lock| lock.fields.get("flags")?.parse::<u32>().ok();
-    let same = |lock: &Lock| {
-        let mut fields = lock.fields.clone();
-        fields.remove("flags");
-        (fields, lock.ends)
-    };
-    flags(quick).zip(flags(slow)).is_some_and(|(quick, slow)| quick == slow + 1 && slow % 2 == 0)
-        && same(quick) == same(slow)
-}
-
-/// Whether the replies differ only because a usual release has not read the time.
-fn is_timeless(quick: &RespValue, slow: &RespValue) -> bool {
-    let (RespValue::String(quick), RespValue::String(slow)) = (quick, slow) else { return false };
-    let slow: Vec<&[u8]> = slow.split(|byte| *byte == b' ').collect();
-    quick.as_ref() == b"released 0 0"
-        && slow.len() == 3
-        && slow[0] == b"released"
-        && slow[2] == b"0"
-}
-
-/// Only the code of an error that is not the scripts' own, because its text names the line.
-fn essence(reply: &RespValue) -> RespValue {
-    let mut reply = reply.clone();
-    if let RespValue::Error(error) = &mut reply
-        && !error.code.starts_with("LOCK")
-    {
-        error.message.clear();
-    }
-    reply
 }

@@ -42,6 +42,9 @@ impl ScriptFiles {
             "release.lua",
             "lib/fast/renew_args.lua",
             "lib/fast/grant_waiters.lua",
+            "semaphore/acquire.lua",
+            "semaphore/release.lua",
+            "semaphore/grant_waiters.lua",
         ] {
             files.change(file, OPEN, SHUT);
         }
@@ -70,11 +73,12 @@ impl ScriptFiles {
 
     fn prepared(&self, name: &str) -> String {
         let text = &self.0[name];
-        if name.contains('/') {
+        let script = name.strip_prefix("semaphore/").unwrap_or(name);
+        if script.contains('/') {
             return text.clone(); // a part, or a script of another lock
         }
         // Some enter the slow path with the grants that they have made.
-        let grants = ["release.lua", "grant_waiters.lua"].contains(&name);
+        let grants = ["release.lua", "grant_waiters.lua"].contains(&script);
         let with = if grants { "handoff and 'unheard' or ''" } else { "''" };
         let says = format!("redis.pcall('SPUBLISH', '{SLOW_PATH}', {with})\n{BEGINS}");
         assert!(text.matches(BEGINS).count() <= 1, "{name} enters the slow path once");

@@ -5,4 +5,3 @@ mod foreign_keys;
 mod limits;
 mod permits;
 mod queue;
-mod random;
