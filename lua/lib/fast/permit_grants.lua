@@ -2,10 +2,11 @@
 -- `removed_fields` and `handoff`, and `new_expiry` if the key must live longer. Leaves `new_fields`
 -- nil if the slow path must decide.
 --
--- Before it: the queue (permit_queue.lua), which is valid; no holder has expired, and the clock is past the last token; `held` and `index`, the numbers of permits and of holders
--- as the call leaves them without grants (the place at `index` is to be empty or filled);
--- `min_deadline`, the lower bound of the holders' deadlines, or false; `removed_fields` and
--- `moved_fields`, which the call removes and sets in any case.
+-- Before it: the queue (permit_queue.lua), which is valid; no holder has expired, and the clock is
+-- past the last token; `held` and `index`, the numbers of permits and of holders as the call leaves
+-- them without grants (the place at `index` is to be empty or filled); `min_deadline`, the lower
+-- bound of the holders' deadlines, or false; `removed_fields` and `moved_fields`, which the call
+-- removes and sets in any case.
 --
 -- The conditions, in this order: each waiter that is granted is alive, and so is the one that stops
 -- the batch; the limit is not below its permits; `waiters` counts the queue.
