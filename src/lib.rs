@@ -107,7 +107,7 @@
 //!
 //! # Read on
 //!
-//! The repository and the package have these pages:
+//! The repository has these pages:
 //!
 //! - `docs/quick-start.md` has first steps for services, operators and other languages.
 //! - `docs/choosing.md` helps to choose a lock, its name and its lease.
@@ -285,6 +285,7 @@ pages! {
     ReadWriteLock: include_str!("../docs/rwlock.md"),
     WorkUnderALock: include_str!("../docs/work.md"),
     Caching: include_str!("../docs/caching.md"),
+    Semaphores: include_str!("../docs/semaphore.md"),
     Fencing: include_str!("../docs/fencing.md"),
     LeaderElection: include_str!("../docs/leader-election.md"),
     Transfer: include_str!("../docs/transfer.md"),
