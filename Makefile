@@ -153,7 +153,7 @@ target/tools/bin/mdbook:
 features: ## Check every feature alone, and what it pulls
 	scripts/check-features
 
-package: ## Pack the two crates that are published, and build and run what was packed
+package: ## Pack the three crates that are published, and build and run what was packed
 	scripts/check-packages
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)
