@@ -55,7 +55,7 @@ if is_fast_path and (not line and arg_count < 9 or (digits_end and digits_end > 
       extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. '0 ' .. wanted_permits, 'i:0', caller }
     end
   else
-    local flag, limit, used, holders = string.match(line, '^([0-3])(%d+) (%d+) (%d+)$', 45)
+    local flag, limit, used, holders = string.match(line, '^([0-3])([1-9]%d*) (%d+) (%d+)$', 45)
     local min_deadline, is_empty = sub(line, 32, 44), nil -- whether nobody waits, and permits are left
     if not holders or tonumber(limit) ~= expected_limit then -- luacheck: ignore 542
       -- Malformed, or another limit: the slow path decides.

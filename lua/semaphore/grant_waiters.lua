@@ -22,11 +22,11 @@ local is_fast_path = #KEYS == 1
   and #ARGV == 1
   and line
   and #line > 45
-  and find(line, '^2P%d+')
+  and find(line, '^2P%d+ %d+ %d+$')
   and #now_us_text == 16
   and sub(line, 16, 31) < now_us_text
 if is_fast_path then
-  local limit, used, holders = string.match(line, '^[0-3](%d+) (%d+) (%d+)$', 45)
+  local flag, limit, used, holders = string.match(line, '^([0-3])([1-9]%d*) (%d+) (%d+)$', 45)
   local new_fields, removed_fields, new_expiry, reply = nil, {}, nil, nil
   local other_fields = {}
 -- @include fast/permit_queue

@@ -11,7 +11,7 @@
 -- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: with an empty queue HGET twice, HDEL, HSET, HDEL, and two HGET more unless the holder is
 -- the last of the array; beside a queue HGET, TIME, HMGET, HDEL, HSET, HDEL, an HGET for each
--- waiter that is granted permits and one for the next, SPUBLISH for each client, and at times
+-- waiter that is granted permits and at most four more, SPUBLISH for each client, and at times
 -- PEXPIREAT; otherwise a bounded number of calls.
 
 -- @include constants
@@ -21,10 +21,10 @@
 local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
 local time_reply, now_us_text, now_ms_text, now_ms, handoff
 local success_reply = 'released 0 0'
-local is_fast_path = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
+local is_fast_path = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+ %d+ %d+$')
 if is_fast_path then
   local sub, find = string.sub, string.find
-  local flag, limit, used, holders = string.match(line, '^([0-3])(%d+) (%d+) (%d+)$', 45)
+  local flag, limit, used, holders = string.match(line, '^([0-3])([1-9]%d*) (%d+) (%d+)$', 45)
   local own_field, last_index, new_fields, removed_fields, new_expiry, reply =
     'r:' .. caller, holders and holders - 1, nil, nil, nil, nil
   if flag and flag >= '2' then

@@ -7,16 +7,12 @@
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
 -- ARGV[4]  permits it holds     ARGV[5]  its token
 --
--- Reply: status, now, more
---   renewed   token, deadline
---   other     token, deadline: it holds with this token, not with the given one; nothing was
---             changed
---   not_held  it does not hold
--- For a holder with the given token, the record is always written, even with an unchanged deadline:
--- replicas confirm only what is written.
--- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: HGET twice, TIME, HSET and at times PEXPIREAT, and beside a queue HMGET and HGET; otherwise
--- a bounded number of calls.
+-- Reply: status, now, more renewed   token, deadline other     token, deadline: it holds with this
+--   token, not with the given one; nothing was changed not_held  it does not hold For a holder with
+--   the given token, the record is always written, even with an unchanged deadline: replicas
+--   confirm only what is written. Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory
+--   does not stop it. Cost: HGET twice, TIME, HSET and at times PEXPIREAT; beside a queue HMGET in
+--   place of an HGET, and at most one HGET more; otherwise a bounded number of calls.
 
 -- @include constants
 
@@ -26,16 +22,17 @@ local kept_permits = tonumber(ARGV[4])
 if is_fast_path and #ARGV == 5 and kept_permits and kept_permits >= 1 and kept_permits <= MAX_PERMITS and kept_permits % 1 == 0 then
   local line_prefix, flag, holder_field, record = '2P', sub(line, 45, 45), 'r:' .. caller, nil
   local _, digits_end = find(line, '^2P%d+')
-  local limit, used, holders = string.match(line, '^(%d+) (%d+) (%d+)$', 46)
-  if digits_end and digits_end > 45 and holders and flag <= '3' then
-    record = redis.call('HGET', KEYS[1], holder_field)
-  end
-  if record and flag >= '2' then
-    local other_fields = {}
+  local limit, used, holders = string.match(line, '^([1-9]%d*) (%d+) (%d+)$', 46)
+  if not digits_end or digits_end < 46 or not holders or flag > '3' then -- luacheck: ignore 542
+    -- Malformed: the slow path decides.
+  elseif flag >= '2' then
+    local other_fields = { holder_field }
 -- @include fast/permit_queue
-    local is_unchanged = head and is_queue_valid() and blocked_head(head, redis.call('HGET', KEYS[1], 'q:' .. head))
-      or not head and not queue_values.err and waiters == 0
-    record = is_unchanged and record
+    if not head and waiters == 0 or head and is_queue_valid() and blocked_head(head, redis.call('HGET', KEYS[1], 'q:' .. head)) then
+      record = queue_values[5]
+    end
+  else
+    record = redis.call('HGET', KEYS[1], holder_field)
   end
   local record_permits = record and string.match(record, '^%d+ (%d+)$', 31)
   if not record_permits or tonumber(record_permits) > kept_permits then

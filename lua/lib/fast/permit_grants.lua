@@ -8,8 +8,8 @@
 -- bound of the holders' deadlines, or false; `removed_fields` and `moved_fields`, which the call
 -- removes and sets in any case.
 --
--- The conditions, in this order: each waiter that is granted is alive, and so is the one that stops
--- the batch; the limit is not below its permits; `waiters` counts the queue.
+-- The conditions, in this order: each waiter that is granted is alive, and so is the one that can
+-- not be granted; the limit is not below its permits; `waiters` counts the queue.
 local next_waiter, record, grant_count, last_token, max_deadline = head or '-', nil, 0, sub(line, 16, 31), 0
 local is_valid, messages = true, {}
 while is_valid and next_waiter ~= '-' do
@@ -51,7 +51,7 @@ while is_valid and next_waiter ~= '-' do
   end
 end
 local waiters_left = waiters - grant_count
-if is_valid and waiters_left >= 0 and (waiters_left > 0) == (next_waiter ~= '-') then
+if is_valid and min_deadline and waiters_left >= 0 and (waiters_left > 0) == (next_waiter ~= '-') then
   if max_deadline + KEY_GRACE > stored_expiry then
     new_expiry = max_deadline + KEY_GRACE + EXPIRY_SLACK .. ''
   end

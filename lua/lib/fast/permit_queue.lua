@@ -1,17 +1,18 @@
 -- Reads the queue of a semaphore in one command, for the fast paths of contended calls.
 --
--- Before it: `line`, `limit`, `used` and `holders`, the parts of the line as texts; `other_fields`,
--- further fields to read. After it: `queue_values` has their values from the fifth on.
+-- Before it: `line`, `flag`, `limit`, `used` and `holders`, the parts of the line as texts;
+-- `other_fields`, further fields to read. After it: `queue_values` has their values from the fifth
+-- on.
 local queue_values = redis.pcall('HMGET', KEYS[1], 'head', 'waiters', 'ticket', 'lapsed_clients', unpack(other_fields))
 local head, waiters, last_ticket, lapsed = unpack(queue_values)
 waiters, last_ticket = tonumber(waiters or 0), tonumber(last_ticket or 0)
 
--- Returns true if the queue and the line are valid, and no holder has expired. During a sweep the
--- lower bound of the holders' deadlines is 0.
+-- Returns true if the line and the queue are valid, and no holder has expired. During a sweep the
+-- lower bound of the holders' deadlines is 0. Without flag 2 the slow path does not read the queue.
 local function is_queue_valid()
-  local deadline_bound = sub(line, 32, 44)
   return not queue_values.err and waiters and last_ticket and (not head) == (waiters == 0)
-    and deadline_bound > now_ms_text and find(deadline_bound, '^%d+$') and holders ~= '0'
+    and (flag >= '2' or not (head or lapsed or last_ticket > 0))
+    and limit - MAX_PERMITS <= 0 and holders ~= '0' and sub(line, 32, 44) > now_ms_text
 end
 
 local function is_waiter_alive(id, last_seen, waiter_ttl)
