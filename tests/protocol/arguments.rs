@@ -266,6 +266,25 @@ const NO_PLACE: [&str; 22] = [
     LONG_NODE,
 ];
 
+/// The place of a waiter for permits, on the fast path and on the slow path.
+#[test]
+fn acquire_of_permits_with_a_bad_place_is_rejected_when_it_must_wait() {
+    let mut lab = Lab::new();
+    let acquire = |name: &str| [HERE, "0", &id(name), "9000", "1", "1", "0"].map(str::to_owned);
+    lab.send("semaphore/acquire", &acquire("ann1")).granted();
+    let wait = |name: &str, place: &str| [&acquire(name)[..], &[place.to_owned()]].concat();
+    lab.send("semaphore/acquire", &wait("bob1", PLACE)).queued();
+    for bad in NO_PLACE {
+        for slow_path in [false, true] {
+            lab.slow_path = slow_path;
+            for name in ["bob1", "cid1"] {
+                let answer = lab.unchanged(|lab| lab.send("semaphore/acquire", &wait(name, bad)));
+                answer.refused_with("LOCKARGS");
+            }
+        }
+    }
+}
+
 /// Scripts do not check the place of a caller that need not wait.
 #[test]
 fn acquire_with_a_bad_place_is_rejected_when_it_must_wait() {

@@ -85,11 +85,7 @@ pub struct Census {
 impl Census {
     pub fn count(&mut self, step: &Step<'_>) {
         self.add_step();
-        assert!(
-            !is_answer(&step.slow.reply) || step.slow.slow_path.is_some(),
-            "{} has a fast path on the slow side too",
-            step.call.script
-        );
+        must_be_slow(step.call, step.slow);
         for path in step.usual_paths() {
             self.add(path);
         }
@@ -417,6 +413,12 @@ impl Step<'_> {
         let upgrader = self.before.text("upgrader").filter(|id| *id != self.caller());
         upgrader.is_some_and(|id| writes(&self.after, id))
     }
+}
+
+/// Fails if a call has taken a fast path on the side that has none.
+pub fn must_be_slow(call: &Call, slow: &Outcome) {
+    let is_slow = !is_answer(&slow.reply) || slow.slow_path.is_some();
+    assert!(is_slow, "{} has a fast path on the slow side too", call.script);
 }
 
 fn writes(lock: &LockHash, id: &str) -> bool {

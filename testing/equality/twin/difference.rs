@@ -25,7 +25,7 @@ pub fn compare(
     }
     let is_release = call.script.ends_with("release");
     for ((quick, slow), (_, before)) in quick.locks.iter().zip(&slow.locks).zip(&before) {
-        let is_left = || is_release && !had_queue(*before) && is_alike(quick, slow, now);
+        let is_left = || is_release && !had_queue(*before) && is_alike(*before, quick, slow, now);
         if quick != slow && !is_longer(quick, slow) && !is_left() {
             return differ("the lock", format!("{quick:#?}"), format!("{slow:#?}"));
         }
@@ -52,10 +52,13 @@ fn make_alike(pair: &mut Pair, key: &str, quick: &Lock) {
     pair.with_free_memory(|pair| pair.sides[1].tell(&copy));
 }
 
-/// Whether the two sides differ only as they may after a usual release.
-fn is_alike(quick: &Lock, slow: &Lock, now: u64) -> bool {
+/// Whether the two sides differ only as they may after a usual release, which does not look for
+/// dead readers. Without any, the readers must be the same.
+fn is_alike(before: Option<&Lock>, quick: &Lock, slow: &Lock, now: u64) -> bool {
     let is_dead =
         |text: &str| text.get(1..14).is_some_and(|ends| ends <= format!("{now:013}").as_str());
+    let mut readers = before.into_iter().flat_map(|lock| &lock.fields);
+    let has_dead = readers.any(|(field, text)| field.starts_with("r:") && is_dead(text));
     let is_idle = |lock: &Lock| match lock.fields.get("shape").map(String::as_str) {
         Some("P") => ["readers", "waiters"].iter().all(|field| !lock.fields.contains_key(*field)),
         shape => shape == Some("F"),
@@ -66,9 +69,10 @@ fn is_alike(quick: &Lock, slow: &Lock, now: u64) -> bool {
         left.retain(|field, text| match field.as_str() {
             "life" | "ticket" | "reader_phase" => !is_idle,
             "lapsed_clients" => false, // a dead reader's grant may have lapsed
-            "readers" | "read_min" | "used" | "sweep" | "shape" | "flags" => false,
-            _ if field.starts_with("i:") => false,
-            _ if field.starts_with("r:") => {
+            "read_min" | "sweep" | "shape" | "flags" => false,
+            "readers" | "used" => !has_dead,
+            _ if field.starts_with("i:") => !has_dead,
+            _ if field.starts_with("r:") && has_dead => {
                 let keeps = !is_dead(text);
                 text.truncate(30);
                 keeps

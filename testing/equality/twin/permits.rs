@@ -1,35 +1,36 @@
 //! One history of a semaphore, run on both sides.
 
 use fastrand::Rng;
+use oracle::step::{Setting, hash_violation};
 
-use crate::random_calls::{Call, LOCKS, made_odd};
+use crate::random_calls::{Call, LOCKS, keys, made_odd};
 use crate::scripts_equal_server::gist;
-use crate::side::{Outcome, words};
-use crate::twin::census::says_more;
+use crate::side::{Lock, Outcome, words};
+use crate::twin::census::{self, says_more};
 use crate::twin::round::{BEGINNING, ROUND};
 use crate::twin::{Twins, difference};
 
 /// How often the short form must take each fast path at least: a third of the usual counts.
 pub const LEAST: &[(&str, u64)] = &[
-    ("acquire: granted", 1),
-    ("acquire: granted after a queue", 1),
-    ("acquire: the first of a queue", 1),
-    ("acquire: a place in the queue", 1),
-    ("acquire: a poll of the first waiter", 1),
-    ("acquire: a poll", 1),
-    ("release: nobody waits", 1),
-    ("release: nobody waits any more", 1),
-    ("release: the last after a queue", 1),
-    ("release: the first waiter cannot be granted", 1),
-    ("release: a grant", 1),
-    ("release: several grants", 1),
+    ("acquire: granted", 364),
+    ("acquire: granted after a queue", 305),
+    ("acquire: the first of a queue", 172),
+    ("acquire: a place in the queue", 385),
+    ("acquire: a poll of the first waiter", 232),
+    ("acquire: a poll", 291),
+    ("release: nobody waits", 180),
+    ("release: nobody waits any more", 125),
+    ("release: the last after a queue", 44),
+    ("release: the first waiter cannot be granted", 114),
+    ("release: a grant", 145),
+    ("release: several grants", 10),
     ("release: the ninth holder", 1),
-    ("release: taken back", 1),
-    ("grant_waiters: nothing to do", 1),
+    ("release: taken back", 22),
+    ("grant_waiters: nothing to do", 111),
     ("grant_waiters: grants", 1),
     ("grant_waiters: taken back", 1),
-    ("renew: nobody waits", 1),
-    ("renew: while others wait", 1),
+    ("renew: nobody waits", 255),
+    ("renew: while others wait", 256),
 ];
 
 const KEY: &str = LOCKS[0];
@@ -38,7 +39,7 @@ const KEY: &str = LOCKS[0];
 const CLIENTS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const SUBSCRIBED: usize = 3;
 
-/// How many waiters are remembered, to come back.
+/// How many waiters are remembered.
 const MOST_KNOWN: usize = 20;
 
 /// The habits of a round: waiters that live long, many holders, or short windows.
@@ -62,7 +63,7 @@ pub struct PermitRound<'a> {
     habits: PermitHabits,
     us: u64,
     ids: u32,
-    /// Waiters, by id, with their permits and tickets.
+    /// Waiters, by id, with their permits and tickets: they come back.
     known: Vec<(String, u64, String)>,
     has_more: bool,
 }
@@ -92,7 +93,7 @@ impl PermitRound<'_> {
     }
 
     pub fn run(mut self) -> Result<(), String> {
-        self.twins.pair.end(KEY);
+        keys().for_each(|key| self.twins.pair.end(key));
         let outcome = (1..=ROUND).try_for_each(|step| {
             self.step().map_err(|difference| {
                 let (seed, told) = (self.seed, self.twins.pair.told());
@@ -116,10 +117,20 @@ impl PermitRound<'_> {
         call.keys.iter().for_each(|key| self.twins.pair.end_if_over(key, self.us / 1000));
         let [quick, slow] = self.twins.pair.call(&call);
         self.has_more = says_more(&quick.reply);
-        self.count(&call, &quick);
+        self.count(&call, &quick, &slow);
         difference::compare(&self.twins.pair, &call, &quick, &slow, self.us / 1000)?;
         difference::go_on(&mut self.twins.pair, &call, quick, &slow);
-        Ok(())
+        self.judge()
+    }
+
+    /// The hash must keep the rules of a semaphore.
+    fn judge(&self) -> Result<(), String> {
+        let hash = self.twins.pair.locks.get(KEY).map(Lock::decode).unwrap_or_default();
+        let setting = Setting { distrusts_clocks: true, ..Setting::default() };
+        match hash_violation(&hash, &setting) {
+            Some(broken) if hash.shape() == "P" => Err(format!("{}: {}", broken.rule, broken.what)),
+            _ => Ok(()),
+        }
     }
 
     fn call(&mut self) -> Call {
@@ -137,7 +148,7 @@ impl PermitRound<'_> {
             75..88 => self.by_holder("semaphore/renew"),
             88..91 => self.by_holder("semaphore/release_permits"),
             91..94 => self.leave(),
-            94..99 => call("semaphore/grant_waiters", &[]),
+            94..97 => call("semaphore/grant_waiters", &[]),
             _ => self.set_limit(),
         }
     }
@@ -147,11 +158,11 @@ impl PermitRound<'_> {
         let all_hear = self.habits.crowds && self.seed.is_multiple_of(2);
         let clients = if all_hear { SUBSCRIBED } else { CLIENTS.len() };
         let client = CLIENTS[self.rng.usize(..clients)];
-        let most = self.habits.most_permits.min(self.habits.limit);
+        let most = self.habits.most_permits.min(self.limit());
         let holders = self.twins.pair.locks.get(KEY).and_then(|lock| lock.fields.get("readers"));
         let permits = match self.rng.u32(..4) {
-            0..3 if self.habits.crowds && holders.is_none() => self.habits.limit,
-            0 if self.habits.crowds && self.rng.u32(..4) == 0 => self.habits.limit,
+            0..3 if self.habits.crowds && holders.is_none() => self.limit(),
+            0 if self.habits.crowds && self.rng.u32(..4) == 0 => self.limit(),
             0..2 => 1,
             _ => self.rng.u64(1..=most),
         };
@@ -175,17 +186,20 @@ impl PermitRound<'_> {
         }
         self.known.push(waiter.clone());
         let (id, permits, ticket) = waiter;
+        // A reply may have been lost.
+        let ticket = if self.rng.u32(..10) == 0 { "0".into() } else { ticket };
         Some(self.acquire(id, permits, ticket))
     }
 
     fn acquire(&mut self, id: String, permits: u64, ticket: String) -> Call {
+        let limit = self.limit().max(permits);
         let (rng, habits) = (&mut self.rng, &self.habits);
         let not_after = match rng.u32(..20) {
             0 => self.us / 1000 - rng.u64(..100),
             1..5 => self.us / 1000 + rng.u64(..500),
             _ => 0,
         };
-        let limit = habits.limit + u64::from(rng.u32(..40) == 0);
+        let limit = limit + u64::from(rng.u32(..40) == 0);
         let least = if habits.crowds { 2 } else { habits.lease };
         let lease = rng.u64(habits.lease / least..habits.lease);
         let (window, ttl) = (rng.u64(1..habits.window), rng.u64(1..habits.waiter_ttl));
@@ -232,11 +246,16 @@ impl PermitRound<'_> {
     }
 
     fn set_limit(&mut self) -> Call {
-        let (limit, other) = (self.habits.limit.to_string(), (self.habits.limit + 1).to_string());
-        match self.rng.bool() {
-            true => call("semaphore/set_limit", &["0", &limit, &other]),
-            false => call("semaphore/set_limit", &["0", &other, &limit]),
-        }
+        let limits = [self.habits.limit, self.habits.limit.div_ceil(2), self.habits.limit + 1];
+        let [limit, other] = [self.limit(), limits[self.rng.usize(..3)]].map(|it| it.to_string());
+        call("semaphore/set_limit", &["0", &limit, &other])
+    }
+
+    /// The stored limit.
+    fn limit(&self) -> u64 {
+        let lock = self.twins.pair.locks.get(KEY);
+        let limit = lock.and_then(|lock| lock.fields.get("limit")?.parse().ok());
+        limit.unwrap_or(self.habits.limit)
     }
 
     fn pass_time(&mut self) {
@@ -267,7 +286,8 @@ impl PermitRound<'_> {
     }
 
     /// Counts the fast path that this call took, if it took one.
-    fn count(&mut self, call: &Call, quick: &Outcome) {
+    fn count(&mut self, call: &Call, quick: &Outcome, slow: &Outcome) {
+        census::must_be_slow(call, slow);
         let before = self.twins.pair.locks.get(KEY);
         let number = |field: &str| -> u64 {
             let text = before.and_then(|lock| lock.fields.get(field));

@@ -110,10 +110,6 @@ impl Bench {
         self.send("set_limit", &[HERE, "0", &expected.to_string(), &limit.to_string()])
     }
 
-    pub fn delete(&mut self) {
-        self.lab.delete();
-    }
-
     pub fn inspect(&mut self) -> Answer {
         self.send("inspect", &[HERE, "0", "-", "100"])
     }

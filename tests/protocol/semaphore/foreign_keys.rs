@@ -104,11 +104,19 @@ fn semaphore_malformed_line_is_rejected() {
     // A usual release does not check the limit.
     for bad in [format!("{head}0 1 1"), format!("{head}4294967296 1 1")] {
         bench.lab.set_field("s", &bad);
-        bench
-            .lab
-            .unchanged(|lab| lab.send("semaphore/grant_waiters", &[HERE]))
-            .refused_with("LOCKTYPE");
+        for slow_path in [false, true] {
+            bench.lab.slow_path = slow_path;
+            bench
+                .lab
+                .unchanged(|lab| lab.send("semaphore/grant_waiters", &[HERE]))
+                .refused_with("LOCKTYPE");
+        }
     }
+    // Queue fields without the flag that they are there.
+    bench.lab.slow_path = false;
+    bench.lab.set_field("s", &line);
+    bench.lab.set_field("ticket", "41");
+    assert_eq!(bench.wait("bob1", 10).queued(), 1);
 }
 
 #[test]
