@@ -61,6 +61,7 @@ reports: servers ## Try what others reported of their locks and clients
 
 test-sql: ## Run the statements of docs/fencing.md on PostgreSQL, which must be installed, and SQLite (ROUNDS=10000)
 	cd testing/sql && $(if $(ROUNDS),ROUNDS=$(ROUNDS)) cargo test --quiet --locked --target-dir ../../target/sql -- --nocapture
+	cd testing/sql && cargo run --quiet --locked --target-dir ../../target/sql --example fenced_row
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ONLY="test ...")
 	@set -x; failed=0; \

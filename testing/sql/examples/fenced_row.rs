@@ -7,10 +7,6 @@ use rwlease_sql::{PostgresServer, Statements};
 
 #[tokio::main]
 async fn main() -> testkit::Result {
-    run().await
-}
-
-pub async fn run() -> testkit::Result {
     let (server, sql) = (PostgresServer::start().await?, Statements::of_the_page());
     let database = server.connect().await?;
     database.batch_execute(&sql.create_table).await?;

@@ -96,12 +96,3 @@ async fn postgres_transaction_that_entered_protects_another_table() -> Result {
     assert!(late.await??.is_none(), "it is refused");
     Ok(())
 }
-
-#[path = "../examples/fenced_row.rs"]
-#[allow(dead_code)]
-mod fenced_row;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn example_of_a_fenced_row_runs() -> Result {
-    fenced_row::run().await
-}
