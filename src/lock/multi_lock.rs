@@ -17,6 +17,7 @@ use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, HoldRelease, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
+use crate::lock::run_while_held::{self, until_lost};
 use crate::lock::wait_options::{Cancel, WaitOptions};
 
 /// A request for several locks in any slots and modes. It acquires all locks, or no lock.
@@ -151,6 +152,49 @@ impl MultiLock {
             }
         }
         Ok(Some(MultiLockGuard(held)))
+    }
+
+    /// Acquires all locks, runs `work` while they are held, and releases them. `work` gets the
+    /// guard: the stores that it writes to need [the tokens](MultiLockGuard::lease).
+    ///
+    /// When one of the locks is lost, `work` is cancelled: its future is dropped at its current
+    /// await, and the result is [`LeaseLost`](crate::ErrorKind::LeaseLost), with that lock. `Ok`
+    /// means that all locks were held until `work` ended.
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let client = rwlease::Client::embedded().await?;
+    /// let both = client.multi_lock().write("account:1").write("account:2");
+    /// let moved = both.run_while_held(async |locks| {
+    ///     let token = |name| locks.lease(name).and_then(|lease| lease.fencing_token());
+    ///     transfer(token("account:1"), token("account:2")).await
+    /// }).await?;
+    /// assert_eq!(moved, 10);
+    /// # Ok(()) }
+    /// # async fn transfer<T>(_from: Option<T>, _to: Option<T>) -> u32 { 10 }
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`Acquire::run_while_held`](crate::Acquire::run_while_held).
+    pub async fn run_while_held<T>(
+        self,
+        work: impl AsyncFnOnce(&MultiLockGuard) -> T,
+    ) -> Result<T> {
+        let guard = self.await?;
+        let output = until_lost(guard.ended(), || guard.is_held(), work(&guard)).await;
+        let is_lost = |lease: &&Lease| !lease.is_held();
+        // A release may find the loss first. Then any lease names the request.
+        let lease = guard.leases().find(is_lost).or(guard.leases().next()).cloned();
+        let output = output.filter(|_| guard.is_held());
+        let released = guard.release().await;
+        match (output, lease) {
+            (Some(output), _) if !matches!(released, Ok(ReleaseOutcome::AlreadyLost)) => Ok(output),
+            (_, Some(lease)) => Err(run_while_held::lost(&lease)),
+            (_, None) => Err(Error::new(ErrorKind::LeaseLost, "the locks were lost")),
+        }
     }
 
     fn want(mut self, kind: LockKind, name: &str, mode: LockMode) -> Self {

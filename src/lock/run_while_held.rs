@@ -11,20 +11,26 @@ use crate::lock::lease::Lease;
 /// Runs `work` while the guard holds the lock, then releases it.
 pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
     let lease = guard.as_lease().clone();
-    let output = {
-        let mut losing = pin!(lease.ended());
-        let mut working = pin!(work(lease.clone()));
-        poll_fn(|context| {
-            // In a process that was stopped, the work can be woken before the timer of the loss. So
-            // each poll reads the clock.
-            if losing.as_mut().poll(context).is_ready() || !lease.is_held() {
-                return Poll::Ready(None);
-            }
-            working.as_mut().poll(context).map(Some)
-        })
-        .await
-    };
+    let output = until_lost(lease.ended(), || lease.is_held(), work(lease.clone())).await;
     finish(guard, output).await
+}
+
+/// Returns the output of `work`. Drops `work` and returns `None` when the lock is lost.
+pub(crate) async fn until_lost<T>(
+    ended: impl Future<Output = ()>,
+    is_held: impl Fn() -> bool,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut ended, mut work) = (pin!(ended), pin!(work));
+    poll_fn(|context| {
+        // In a process that was stopped, the work can be woken before the timer of the loss. So
+        // each poll reads the clock.
+        if ended.as_mut().poll(context).is_ready() || !is_held() {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
 }
 
 /// Releases the lock after the work. The output counts only if the lock was held until now.
@@ -34,9 +40,11 @@ pub(crate) async fn finish<G: Guard, T>(guard: G, output: Option<T>) -> Result<T
     let released = guard.give_back().await;
     match output {
         Some(output) if held && !matches!(released, Ok(ReleaseOutcome::AlreadyLost)) => Ok(output),
-        _ => {
-            let message = "the lease was lost before the work completed";
-            Err(lease.acquisition.lock.add_context(Error::new(ErrorKind::LeaseLost, message)))
-        }
+        _ => Err(lost(&lease)),
     }
+}
+
+pub(crate) fn lost(lease: &Lease) -> Error {
+    let message = "the lease was lost before the work completed";
+    lease.acquisition.lock.add_context(Error::new(ErrorKind::LeaseLost, message))
 }

@@ -113,6 +113,38 @@ async fn multi_guard_with_one_lost_lease_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn multi_work_runs_while_all_locks_are_held_and_is_cancelled_at_a_loss() {
+    let (_cluster, locks) = cluster().await;
+    let both = || locks.multi_lock().write("a").write("b").lease(Duration::from_secs(2));
+    let held =
+        both().run_while_held(async |guard| guard.leases().filter(|it| it.is_held()).count());
+    assert_eq!(held.await.unwrap(), 2);
+    free(&locks, &["a", "b"]).await;
+
+    let other = locks.rwlock("b").unwrap();
+    let shared = Arc::new(());
+    let cancelled = both().run_while_held(async |_guard| {
+        let _kept = shared.clone();
+        other.force_release().await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let lost = timeout(LONG, cancelled).await.unwrap().unwrap_err();
+    assert_eq!((lost.kind(), lost.lock()), (ErrorKind::LeaseLost, Some("b")));
+    assert_eq!(Arc::strong_count(&shared), 1, "the work is dropped");
+    free(&locks, &["a", "b"]).await;
+
+    // The loss is found before the output counts, even if the work completes first.
+    let late = both().run_while_held(async |guard| {
+        other.force_release().await.unwrap();
+        while guard.is_held() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert_eq!(late.await.unwrap_err().kind(), ErrorKind::LeaseLost);
+    free(&locks, &["a", "b"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn multi_renew_after_a_revocation_and_a_loss_returns_lost() {
     let (_cluster, locks) = cluster().await;
     let [a, b] = ["a", "b"].map(|name| locks.rwlock(name).unwrap());
