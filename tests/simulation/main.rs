@@ -165,8 +165,8 @@ fn a_permit_too_many_is_found() {
         "permits",
         &[(
             "semaphore/acquire.lua",
-            "used + wanted_permits > expected_limit",
-            "used + wanted_permits > expected_limit + 1",
+            "used + wanted_permits <= expected_limit\n",
+            "used + wanted_permits <= expected_limit + 1\n",
         )],
     );
     for rule in [
