@@ -84,6 +84,7 @@ fn semaphore_malformed_line_is_rejected() {
     let mut bench = Bench::with_ann(1);
     let (fields, _) = bench.lab.look();
     let line = fields["s"].clone();
+    let token = &fields[&format!("r:{}", id("ann1"))][14..30];
     let (head, tail) = line.split_at(45);
     for bad in ["3P".to_owned() + &line[2..], "9P".to_owned() + &line[2..]] {
         bench.lab.set_field("s", &bad);
@@ -100,6 +101,10 @@ fn semaphore_malformed_line_is_rejected() {
     ] {
         bench.lab.set_field("s", &bad);
         all_refused(&mut bench.lab, "LOCKTYPE");
+        bench.lab.slow_path = false;
+        let renew = [HERE, &id("ann1"), "10000", "1", token];
+        let answer = bench.lab.unchanged(|lab| lab.send("semaphore/renew", &renew));
+        answer.refused_with("LOCKTYPE");
     }
     // A usual release does not check the limit.
     for bad in [format!("{head}0 1 1"), format!("{head}4294967296 1 1")] {
@@ -130,7 +135,7 @@ fn a_malformed_record_is_not_renewed() {
         bench.lab.set_field(&field, &bad);
         for slow_path in [false, true] {
             bench.lab.slow_path = slow_path;
-            let renew = [HERE, &id("ann1"), "10000", "1", "1"];
+            let renew = [HERE, &id("ann1"), "10000", "1", &head[14..]];
             let answer = bench.lab.unchanged(|lab| lab.send("semaphore/renew", &renew));
             answer.refused_with("LOCKTYPE");
         }
