@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use testkit::TempFolder;
 
-const VERSION: &str = "src 1234567, lua 89abcde, cli f012345, Cargo.lock 6789abc";
-const OTHER: &str = "src 1234567, lua 0000000, cli f012345, Cargo.lock 6789abc";
+const VERSION: &str = "src 1234567, core 2345678, lua 89abcde, cli f012345, Cargo.lock 6789abc";
+const OTHER: &str = "src 1234567, core 2345678, lua 0000000, cli f012345, Cargo.lock 6789abc";
 const PAGE: &str = "docs/performance.md";
 
 #[test]
