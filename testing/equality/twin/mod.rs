@@ -73,12 +73,6 @@ impl Twins {
         Twins::new(&ScriptFiles::as_they_are(), &ScriptFiles::without_usual_paths(), start)
     }
 
-    /// So many steps of semaphores, as in `compare`.
-    fn compare_permits(&mut self, first_seed: u64, steps: u64) -> Result<(), String> {
-        (first_seed..first_seed + steps.div_ceil(ROUND))
-            .try_for_each(|seed| PermitRound::new(self, seed).run())
-    }
-
     /// The same for crowds, both with few grants in one call. The counts go on.
     fn with_few_grants(self, start: fn() -> Box<dyn CommandServer>) -> Twins {
         let [quick, slow] = [ScriptFiles::as_they_are(), ScriptFiles::without_usual_paths()];
@@ -91,6 +85,12 @@ impl Twins {
     fn compare(&mut self, first_seed: u64, steps: u64) -> Result<(), String> {
         (first_seed..first_seed + steps.div_ceil(ROUND))
             .try_for_each(|seed| Round::new(self, seed).run())
+    }
+
+    /// So many steps of semaphores, as in `compare`.
+    fn compare_permits(&mut self, first_seed: u64, steps: u64) -> Result<(), String> {
+        (first_seed..first_seed + steps.div_ceil(ROUND))
+            .try_for_each(|seed| PermitRound::new(self, seed).run())
     }
 }
 

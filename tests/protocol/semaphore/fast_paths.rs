@@ -27,7 +27,7 @@ fn wait(bench: &mut Bench, number: usize, permits: usize, limit: usize, ticket: 
     bench.send("acquire", &args[..if ticket == "0" { 8 } else { 9 }])
 }
 
-/// More waiters than one call grants permits, all for one permit.
+/// As many waiters as one call grants permits, all for one permit.
 fn crowd(bench: &mut Bench, limit: usize) {
     bench.take_of("ann1", limit as u64, limit as u64).granted();
     for number in 1..=GRANTS {
