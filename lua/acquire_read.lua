@@ -3,7 +3,7 @@
 --
 -- KEYS, ARGV, reply, errors: as in acquire_write.lua.
 -- Cost: with no writer and no queue HGET, TIME, HSET, at times PEXPIREAT, and HGET from the third
--- reader on; beside cached readers HGET, TIME, HMGET, HSET; a refused try HGET, TIME;
+-- reader on; beside cached readers HGET, TIME, two HMGET, HSET; a refused try HGET, TIME;
 -- of a waiter as in acquire_write.lua; otherwise a bounded number of calls, whatever the number of
 -- readers and waiters.
 

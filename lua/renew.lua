@@ -50,9 +50,9 @@ if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
         -- A waiter may be granted the lock in place of an expired reader.
         local other_fields = {}
 -- @include fast/read_queue
+-- @include fast/first_waiter
 -- @include fast/queue_blocked
-        holder_field, record = own_field,
-          not writer and is_queue_blocked(writers_head, readers_head, fair_count) and queue_state[2]
+        holder_field, record = own_field, not writer and is_blocked and queue_state[2]
       elseif queue_state[2] then
         holder_field, record = own_field, queue_state[2]
       elseif queue_state[1] and sub(queue_state[1], 31) == caller and expected_mode == 'w' then

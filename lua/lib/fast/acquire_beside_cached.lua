@@ -6,7 +6,8 @@
 -- The conditions, in this order: the queue is valid; no writer holds and no reader is expired; the
 -- reader is not the one that makes the hash a table; no recall ends with it; the key lives long
 -- enough.
-local index, cached_count, deadline = tonumber(reader_count or ''), tonumber(cached), now_ms + lease
+local counts = redis.call('HMGET', KEYS[1], 'readers', 'recall_cursor')
+local index, recall, cached_count, deadline = tonumber(counts[1] or ''), counts[2], tonumber(cached), now_ms + lease
 if is_queue_valid and not writer
   and read_min and #read_min == 13 and read_min > now_ms_text
   and index and cached_count and index ~= LISTPACK_READERS

@@ -8,19 +8,18 @@
 --
 -- The conditions, in this order: the first writer is alive; so is each reader that is granted, and
 -- the one that stops the batch; `waiters` counts both lists.
-local next_reader, record, grant_count, index, last_token, max_deadline = readers_head, nil, 0, readers, nil, 0
+local next_waiter, record, grant_count, index, last_token, max_deadline = readers_head, nil, 0, readers, nil, 0
 local reader_fields, removed_waiters, messages = {}, {}, {}
 local deadline, deadline_text, current_window = nil, nil, nil -- for readers with this claim window
 local is_valid = true
 if writers_head then
-  local _, _, writer_alive = first_waiter(writers_head)
-  is_valid = writer_alive
+  is_valid = first_waiter(writers_head)
 end
-while is_valid and next_reader ~= '-' do
-  record = redis.call('HGET', KEYS[1], 'q:' .. next_reader) or ''
+while is_valid and next_waiter ~= '-' do
+  record = redis.call('HGET', KEYS[1], 'q:' .. next_waiter) or ''
   local following, ticket, last_seen, waiter_ttl, window, fairness, node, tag =
     string.match(record, '^r %S+ (%S+) (%d+) (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$')
-  if not following or (grant_count < MAX_GRANTS and not is_waiter_alive(next_reader, last_seen, waiter_ttl)) then
+  if not following or (grant_count < MAX_GRANTS and not is_waiter_alive(next_waiter, last_seen, waiter_ttl)) then
     is_valid = false
   elseif grant_count == MAX_GRANTS or (writers_head and ticket + 0 > phase and not (fairness == 'r' and fair_count == 0)) then
     break
@@ -31,32 +30,21 @@ while is_valid and next_reader ~= '-' do
     end
     local size = 4 * grant_count
     last_token = string.format('%.0f', now_us_text + grant_count)
-    reader_fields[size + 1], reader_fields[size + 2] = 'r:' .. next_reader, 'g' .. deadline_text .. last_token .. index
-    reader_fields[size + 3], reader_fields[size + 4] = 'i:' .. index, next_reader
-    removed_waiters[grant_count + 1] = 'q:' .. next_reader
+    reader_fields[size + 1], reader_fields[size + 2] = 'r:' .. next_waiter, 'g' .. deadline_text .. last_token .. index
+    reader_fields[size + 3], reader_fields[size + 4] = 'i:' .. index, next_waiter
+    removed_waiters[grant_count + 1] = 'q:' .. next_waiter
     if not min_deadline or deadline < min_deadline then
       min_deadline = deadline
     end
     if deadline > max_deadline then
       max_deadline = deadline
     end
-    if node ~= '-' then
-      local channel = '{' .. tag .. '}rwlease:' .. sub(next_reader, 1, 11)
-      local message = messages[channel]
-      if not message then
-        message = { channel = channel, text = '' }
-        messages[channel], messages[#messages + 1] = message, message
-      end
-      message.text = message.text .. ' ' .. next_reader .. ' ' .. last_token .. ' ' .. deadline_text
-      if node == ARGV[1] then
-        message[#message + 1] = next_reader -- only this server has its subscription
-      end
-    end
-    next_reader, index, grant_count = following, index + 1, grant_count + 1
+-- @include fast/grant_message
+    next_waiter, index, grant_count = following, index + 1, grant_count + 1
   end
 end
 local waiters_left = waiters - grant_count
-if is_valid and grant_count > 0 and waiters_left >= 0 and (waiters_left > 0) == (next_reader ~= '-' or writers_head ~= false) then
+if is_valid and grant_count > 0 and waiters_left >= 0 and (waiters_left > 0) == (next_waiter ~= '-' or writers_head ~= false) then
   if max_deadline + KEY_GRACE > stored_expiry then
     new_expiry = max_deadline + KEY_GRACE + EXPIRY_SLACK .. ''
   end
@@ -81,9 +69,9 @@ if is_valid and grant_count > 0 and waiters_left >= 0 and (waiters_left > 0) == 
       removed_fields[#removed_fields + 3], removed_fields[#removed_fields + 4] = 'readers', 'read_min', 'waiters', 'fair_writers'
   end
   size = #new_fields
-  if next_reader ~= '-' then
-    new_fields[size + 1], new_fields[size + 2] = 'readers_head', next_reader
-    new_fields[size + 3], new_fields[size + 4] = 'q:' .. next_reader, 'r -' .. string.match(record, '^r %S+(.*)$')
+  if next_waiter ~= '-' then
+    new_fields[size + 1], new_fields[size + 2] = 'readers_head', next_waiter
+    new_fields[size + 3], new_fields[size + 4] = 'q:' .. next_waiter, 'r -' .. string.match(record, '^r %S+(.*)$')
   else
     removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2] = 'readers_head', 'readers_tail'
   end

@@ -19,6 +19,7 @@ local is_fast_path = #KEYS == 1
 if is_fast_path then
   local other_fields = { 'readers', 'revoked_up_to', 'recall_cursor' }
 -- @include fast/read_queue
+-- @include fast/first_waiter
 -- @include fast/queue_blocked
   local readers, revoked, recall = unpack(queue_values, 11)
   readers = tonumber(readers or 0)
@@ -26,7 +27,7 @@ if is_fast_path then
     tonumber(sub(line, 3, 15)), tonumber(read_min or ''), nil, {}, nil, nil
   if recall then -- luacheck: ignore 542
     -- The slow path goes on with it.
-  elseif is_queue_blocked(writers_head, readers_head, fair_count)
+  elseif is_blocked
     or is_queue_valid and waiters == 0 and not (upgrader or writers_head or readers_head)
       and min_deadline and min_deadline > now_ms then
     return 'done ' .. now_ms_text .. ' 0'

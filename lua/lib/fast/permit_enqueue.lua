@@ -8,32 +8,32 @@
 -- or the server refuses the write, then nothing has been written and the slow path decides.
 local window, ttl, max_waiters, node = string.match(argv[8], '^([1-9]%d*) ([1-9]%d*) (%d+) ([%w_-]+)$')
 local tail, own_waiter, own_record = unpack(queue_values, 5)
-local new_fields, records = nil, {} -- the records of waiters that this call writes
+local ticket_text, new_fields, records = nil, nil, {} -- the records of waiters that this call writes
 if not node or #window > 12 or #ttl > 12 or #max_waiters > 12 or #node > 40 or not is_queue_valid() or own_record then -- luacheck: ignore 542
   -- Malformed, an expired holder, or the caller holds.
 elseif own_waiter then
   local links, ticket, permits, since =
     string.match(own_waiter, '^(p %S+ %S+) (%d+) %d+ %d+ %d+ %d+ (%d+) %S+ %S+ (%d+)$')
   if ticket and #ticket < 14 and head then
-    records[caller] = table.concat({ links, ticket, now_ms_text, ttl, lease, window, permits, node, argv[7], since }, ' ')
-    new_fields, last_ticket = { 'q:' .. caller, records[caller] }, ticket
+    ticket_text, last_ticket, new_fields = ticket, ticket + 0, {}
+    records[caller] = links .. ' ' .. ticket .. ' ' .. now_ms_text .. ' ' .. ttl .. ' ' .. lease .. ' ' .. window .. ' '
+      .. permits .. ' ' .. node .. ' ' .. argv[7] .. ' ' .. since
   end
 elseif arg_count == 8 and waiters < max_waiters + 0 and last_ticket < 10000000000000 and not tail == not head then
   local tail_record = tail and redis.call('HGET', KEYS[1], 'q:' .. tail) or ''
   local tail_start, tail_end = string.match(tail_record, '^(p %S+) %- (.+)$')
-  last_ticket = last_ticket + 1
   if (not tail) == (not tail_start) then
-    local permits = string.format('%.0f', wanted_permits)
-    records[caller] = table.concat(
-      { 'p', tail or '-', '-', last_ticket, now_ms_text, ttl, lease, window, permits, node, argv[7], now_ms_text }, ' '
-    )
-    new_fields = { 'q:' .. caller, records[caller], 'ticket', last_ticket, 'waiters', waiters + 1, 'tail', caller }
+    last_ticket = last_ticket + 1
+    ticket_text = last_ticket .. ''
+    records[caller] = 'p ' .. (tail or '-') .. ' - ' .. ticket_text .. ' ' .. now_ms_text .. ' ' .. ttl .. ' ' .. lease .. ' '
+      .. window .. ' ' .. string.format('%.0f', wanted_permits) .. ' ' .. node .. ' ' .. argv[7] .. ' ' .. now_ms_text
     if tail then
       records[tail] = tail_start .. ' ' .. caller .. ' ' .. tail_end
-      new_fields[9], new_fields[10] = 'q:' .. tail, records[tail]
-    else
-      new_fields[9], new_fields[10] = 'head', caller
     end
+    new_fields = {
+      'ticket', ticket_text, 'waiters', waiters + 1, 'tail', caller,
+      tail and 'q:' .. tail or 'head', tail and records[tail] or caller,
+    }
   end
 end
 local stored_expiry = sub(line, 3, 15) + 0
@@ -45,10 +45,9 @@ if new_fields and now_ms + ttl + KEY_GRACE <= stored_expiry then
     if queue_line ~= line then
       new_fields[#new_fields + 1], new_fields[#new_fields + 2] = 's', queue_line
     end
-    if type(redis.pcall('HSET', KEYS[1], unpack(new_fields))) == 'number' then
-      return table.concat(
-        { 'queued', now_ms_text, 0, last_ticket, math.max(last_ticket - head_ticket, 0), sub(line, 32, 44) }, ' '
-      )
+    if type(redis.pcall('HSET', KEYS[1], 'q:' .. caller, records[caller], unpack(new_fields))) == 'number' then
+      return 'queued ' .. now_ms_text .. ' 0 ' .. ticket_text .. ' ' .. math.max(last_ticket - head_ticket, 0) .. ' '
+        .. sub(line, 32, 44)
     end
   end
 end

@@ -26,27 +26,17 @@ while is_valid and next_waiter ~= '-' do
     break
   else
     local deadline = now_ms + window
+    local deadline_text = deadline .. ''
     last_token = string.format('%.0f', now_us_text + grant_count)
     local size = #moved_fields
     moved_fields[size + 1], moved_fields[size + 2], moved_fields[size + 3], moved_fields[size + 4] =
-      'r:' .. next_waiter, 'g' .. deadline .. last_token .. index .. ' ' .. requested, 'i:' .. index, next_waiter
+      'r:' .. next_waiter, 'g' .. deadline_text .. last_token .. index .. ' ' .. requested, 'i:' .. index, next_waiter
     removed_fields[#removed_fields + 1] = 'q:' .. next_waiter
     if not min_deadline or deadline < min_deadline then
       min_deadline = deadline
     end
     max_deadline = math.max(max_deadline, deadline)
-    if node ~= '-' then
-      local channel = '{' .. tag .. '}rwlease:' .. sub(next_waiter, 1, 11)
-      local message = messages[channel]
-      if not message then
-        message = { channel = channel, text = '' }
-        messages[channel], messages[#messages + 1] = message, message
-      end
-      message.text = message.text .. ' ' .. next_waiter .. ' ' .. last_token .. ' ' .. deadline
-      if node == ARGV[1] then
-        message[#message + 1] = next_waiter -- only this server has its subscription
-      end
-    end
+-- @include fast/grant_message
     next_waiter, held, index, grant_count = following, held + requested, index + 1, grant_count + 1
   end
 end

@@ -21,7 +21,7 @@ elseif writer and readers == 0 and sub(writer, 31) == caller then
   removed_fields, phase, frees_lock = { 'writer' }, tonumber(last_ticket or ''), not readers_head
   if readers_head and phase and not revoked then
     local min_deadline = nil
--- @include fast/queue_blocked
+-- @include fast/first_waiter
 -- @include fast/grant_readers
     if new_fields then
       new_fields[#new_fields + 1], new_fields[#new_fields + 2] = 'reader_phase', phase
@@ -31,12 +31,10 @@ elseif not writer and own_reader and find(own_reader, '^[ghbkc]%d+$') then
   local last_index, index, are_readers_alive = readers - 1, sub(own_reader, 31), (tonumber(read_min) or 0) > now_ms
   local was_cached = find(own_reader, '^[kc]')
   local cached_left = (tonumber(cached or 0) or 0) - (was_cached and 1 or 0)
-  local is_blocked = waiters == 0
   removed_fields = { own_field, 'i:' .. last_index }
-  if waiters > 0 then
+-- @include fast/first_waiter
 -- @include fast/queue_blocked
-    is_blocked = is_queue_blocked(writers_head, readers_head, fair_count)
-  end
+  is_blocked = is_blocked or waiters == 0
   frees_lock = is_blocked and last_index == 0 and index == '0' and are_readers_alive and cached_left == 0
   if is_blocked and last_index > 0 and (waiters > 0 and cached_left >= 0 or cached_left > 0 and are_readers_alive) then
     new_fields, success_reply = { 'readers', last_index }, 'released ' .. now_ms_text .. ' 0'

@@ -6,6 +6,7 @@
 -- path decides.
 local other_fields = { own_field, 'revoked_up_to', 'forced_up_to', 'recall_cursor' }
 -- @include fast/read_queue
+-- @include fast/first_waiter
 -- @include fast/queue_blocked
 local own_record, revoked, forced, recall = unpack(queue_values, 11)
 local state, index, cached_count = nil, nil, tonumber(cached or 0)
@@ -15,7 +16,7 @@ if #ARGV[6] <= 4 and find(ARGV[6], '^[1-9]%d*$') and ARGV[6] + 0 <= TOKEN_BLOCK
 end
 if state and math.max(tonumber(sub(own_record, 2, 14)) or 0, now_ms + lease) + KEY_GRACE <= sub(line, 3, 15) + 0
   and is_queue_valid and (state ~= 'g' or not recall or writers_head)
-  and (waiters == 0 and not upgrader or is_queue_blocked(writers_head, readers_head, fair_count)) then
+  and (waiters == 0 and not upgrader or is_blocked) then
   holder_field, record, new_state = own_field, own_record, state
   if state == 'g' then
     new_state, cached_fields = 'k', { 'i:' .. index, '+' .. caller, 'cached_readers', cached_count + 1 }
