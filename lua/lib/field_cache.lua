@@ -39,12 +39,13 @@ local function load_fields(field_names)
   end
 end
 
+-- Returns the value of a field that has an integer, or 0 without the field.
 local function number(field)
-  local value = get(field)
-  if not value then
-    return 0
+  local value = tonumber(get(field) or 0)
+  if not value or value < 0 or value > MAX_SAFE_INTEGER or value % 1 ~= 0 then
+    malformed_error(field)
   end
-  return tonumber(value) or malformed_error(field)
+  return value
 end
 
 -- Sets a field. False removes it.

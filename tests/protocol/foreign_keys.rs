@@ -274,6 +274,8 @@ fn a_hole_among_the_readers() {
     typed(&mut lab, &["acquire_write", "grant_waiters"]);
 }
 
+const BAD_NUMBERS: [&str; 7] = ["", "x", "nan", "1 2", "inf", "-1", "0.5"];
+
 #[test]
 fn lock_with_a_malformed_number_returns_typed_errors_only() {
     let fields = [
@@ -289,7 +291,7 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
         "forced_up_to",
     ];
     for field in fields {
-        for text in ["", "x", "nan", "1 2"] {
+        for text in BAD_NUMBERS {
             let mut lab = Lab::after("read bob1, read ann1, wait_write cat1, wait_read dan1");
             lab.set_field(field, text);
             typed(&mut lab, &[]);
@@ -297,8 +299,15 @@ fn lock_with_a_malformed_number_returns_typed_errors_only() {
             typed(&mut lab, &[]);
         }
     }
+    for field in ["readers", "cached_readers", "recall_cursor"] {
+        for text in BAD_NUMBERS {
+            let mut lab = Lab::after("cached_read ann1, cached_read bob1, wait_write cat1");
+            lab.set_field(field, text);
+            typed(&mut lab, &[]);
+        }
+    }
     for field in ["ticket", "reader_phase", "lapsed_clients"] {
-        for text in ["", "x", "nan", "1 2"] {
+        for text in BAD_NUMBERS {
             let mut lab = Lab::after("read bob1, read ann1, wait_write cat1, release cat1");
             assert_eq!(lab.shape().0, "S2");
             lab.set_field(field, text);

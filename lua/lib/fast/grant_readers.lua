@@ -2,7 +2,7 @@
 -- `removed_fields` and `handoff`, and `new_expiry` if the key must live longer. Leaves `new_fields`
 -- nil if the slow path must decide.
 --
--- Before it: the queue (read_queue.lua, queue_blocked.lua); `readers`, the number of readers that
+-- Before it: the queue (read_queue.lua, first_waiter.lua); `readers`, the number of readers that
 -- hold, and `min_deadline`, the lower bound of their deadlines; `stored_expiry`. No writer holds,
 -- no upgrader waits, no holder is revoked or forced out, and the clock is past the last token.
 --

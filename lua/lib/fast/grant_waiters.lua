@@ -19,21 +19,19 @@ local is_fast_path = #KEYS == 1
 if is_fast_path then
   local other_fields = { 'readers', 'revoked_up_to', 'recall_cursor' }
 -- @include fast/read_queue
--- @include fast/first_waiter
--- @include fast/queue_blocked
   local readers, revoked, recall = unpack(queue_values, 11)
   readers = tonumber(readers or 0)
   local stored_expiry, min_deadline, new_fields, removed_fields, new_expiry, reply =
     tonumber(sub(line, 3, 15)), tonumber(read_min or ''), nil, {}, nil, nil
-  if recall then -- luacheck: ignore 542
-    -- The slow path goes on with it.
-  elseif is_blocked
-    or is_queue_valid and waiters == 0 and not (upgrader or writers_head or readers_head)
-      and min_deadline and min_deadline > now_ms then
-    return 'done ' .. now_ms_text .. ' 0'
-  elseif is_queue_valid and not (upgrader or writer or revoked) and readers
-    and min_deadline and min_deadline > now_ms and readers_head then
+  if not recall then
+-- @include fast/first_waiter
+-- @include fast/queue_blocked
+    local are_readers_alive = is_queue_valid and not upgrader and min_deadline and min_deadline > now_ms
+    if is_blocked or are_readers_alive and waiters == 0 and not (writers_head or readers_head) then
+      return 'done ' .. now_ms_text .. ' 0'
+    elseif are_readers_alive and not (writer or revoked) and readers and readers_head then
 -- @include fast/grant_readers
+    end
   end
   if new_fields then
 -- @include fast/write_fields

@@ -141,3 +141,25 @@ fn a_malformed_record_is_not_renewed() {
         }
     }
 }
+
+/// A release moves the last holder of the array to the place of the one that it removes.
+#[test]
+fn release_is_rejected_if_the_last_holder_is_malformed() {
+    let place = "i:1".to_owned();
+    let record = format!("r:{}", id("bob1"));
+    for (field, queue) in [(&place, false), (&record, false), (&place, true), (&record, true)] {
+        for slow_path in [false, true] {
+            let mut bench = Bench::with_ann(1);
+            bench.take("bob1", 1).granted();
+            if queue {
+                bench.wait("cat1", 10).queued();
+            }
+            bench.lab.checked = false;
+            bench.lab.slow_path = slow_path;
+            bench.lab.at_key::<()>("HDEL", &[field]);
+            let release = [HERE, &id("ann1")];
+            let answer = bench.lab.unchanged(|lab| lab.send("semaphore/release", &release));
+            answer.refused_with("LOCKTYPE");
+        }
+    }
+}
