@@ -77,6 +77,7 @@ const ROWS: &[Row] = &[
     (WRITER_BEHIND_READERS, "grant_waiters", "done", "hget 2, hmget, time"),
     ("write ann, wait_write cat", "grant_waiters", "done", "hget, hmget, time"),
     (RENEWED_READER, "renew ann", "renewed", "hget 2, hmget 2, hset, time"),
+    ("cached_read ann, read bob", "wait_read new", "granted", "hget, hmget 2, hset, time"),
 ];
 
 #[test]
