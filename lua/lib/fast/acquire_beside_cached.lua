@@ -6,10 +6,10 @@
 -- The conditions, in this order: the queue is valid; no writer holds and no reader is expired; the
 -- reader is not the one that makes the hash a table; no recall ends with it; the key lives long
 -- enough.
-local is_granted = is_queue_valid and not writer and read_min and #read_min == 13 and read_min > now_ms_text
-local counts = is_granted and redis.call('HMGET', KEYS[1], 'readers', 'recall_cursor') or {}
+local are_readers_alive = is_queue_valid and not writer and read_min and #read_min == 13 and read_min > now_ms_text
+local counts = are_readers_alive and redis.call('HMGET', KEYS[1], 'readers', 'recall_cursor') or {}
 local index, recall, cached_count, deadline = tonumber(counts[1] or ''), counts[2], tonumber(cached), now_ms + lease
-if is_granted
+if are_readers_alive
   and index and cached_count and index ~= LISTPACK_READERS
   and not (wants_cached and recall)
   and deadline + KEY_GRACE <= sub(line, 3, 15) + 0
