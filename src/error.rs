@@ -55,7 +55,8 @@ pub enum ErrorKind {
     /// The server refused: a right is missing, its memory is full, the password is wrong, or it
     /// cannot confirm what [`fsync`](crate::Acquire::fsync) asks for.
     Rejected,
-    /// An argument is out of its range.
+    /// An argument is out of its range, two settings contradict each other, a name is reserved, or
+    /// the seeds are nodes of different deployments.
     InvalidInput,
     /// The key holds something that is not a lock of this protocol. It was not changed.
     WrongType,

@@ -284,6 +284,7 @@ pages! {
     QuickStart: include_str!("../docs/quick-start.md"),
     ReadWriteLock: include_str!("../docs/rwlock.md"),
     WorkUnderALock: include_str!("../docs/work.md"),
+    Jobs: include_str!("../docs/jobs.md"),
     Caching: include_str!("../docs/caching.md"),
     Semaphores: include_str!("../docs/semaphore.md"),
     Fencing: include_str!("../docs/fencing.md"),

@@ -293,7 +293,7 @@ pub struct ListArgs {
     #[arg(long)]
     pub waiting: bool,
 
-    /// Print one JSON object a lock, as `rwlease status --json`, with at most 100 readers and 100
+    /// Print one JSON object a lock, as `rwlease status --json`, with at most 100 holders and 100
     /// waiters
     #[arg(long)]
     pub json: bool,

@@ -24,7 +24,8 @@ const SENTINEL_SCHEME: &str = "+sentinel://";
 /// The name of the library in the servers' `CLIENT LIST`.
 pub const LIB_NAME: &str = "rwlease";
 
-/// How soon a wrong command line has failed a second time, or in twice the time of the first.
+/// How long a command line that seems to be wrong is tried a second time, before the command says
+/// that it waits for servers. If the first attempt took more than half of this, twice its time.
 const USAGE_ERROR_DELAY: Duration = Duration::from_secs(1);
 
 /// Certificates in PEM.

@@ -65,7 +65,7 @@ async fn query_and_print(locks: &Client, args: &args::StatusArgs) -> Result<(), 
 /// How many holders and waiters to query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// At most 100 readers and 100 waiters.
+    /// At most 100 holders and 100 waiters.
     FirstPage,
     AllPages,
 }

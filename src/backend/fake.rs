@@ -187,7 +187,7 @@ pub(crate) enum SubscribeReply {
 
 impl fmt::Debug for FakeCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fakes")
+        f.write_str("FakeCluster")
     }
 }
 

@@ -89,7 +89,7 @@ impl PipeliningConnection {
 
 impl fmt::Debug for PipeliningConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Coalesced").field(&self.queue.node).finish()
+        f.debug_tuple("PipeliningConnection").field(&self.queue.node).finish()
     }
 }
 

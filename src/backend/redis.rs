@@ -238,7 +238,7 @@ struct RedisCommands {
     _driver: Arc<AbortOnDrop>,
 }
 
-debug_fields!(|commands: RedisCommands| RedisNode { usable: commands.is_usable(), .. });
+debug_fields!(|commands: RedisCommands| RedisCommands { usable: commands.is_usable(), .. });
 
 impl CommandConnection for RedisCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {
@@ -299,7 +299,7 @@ struct RedisPubSub {
 
 impl fmt::Debug for RedisPubSub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RedisSubscription")
+        f.write_str("RedisPubSub")
     }
 }
 

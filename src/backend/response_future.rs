@@ -58,6 +58,6 @@ impl<T> From<ConnectionFuture<'static, T>> for ResponseFuture<T> {
 
 impl<T> fmt::Debug for ResponseFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answering").finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }

@@ -177,7 +177,7 @@ impl Drop for LossDelivery {
 
 impl fmt::Debug for LossListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnLost").field(&self.0.is_some()).finish()
+        f.debug_tuple("LossListener").field(&self.0.is_some()).finish()
     }
 }
 

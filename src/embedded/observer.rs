@@ -27,7 +27,7 @@ pub(super) struct ObserverSlot(pub(super) Option<Box<dyn CommandObserver>>);
 
 impl fmt::Debug for ObserverSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Watching").field(&self.0.is_some()).finish()
+        f.debug_tuple("ObserverSlot").field(&self.0.is_some()).finish()
     }
 }
 
@@ -118,7 +118,7 @@ fn word(reply: &RespValue) -> String {
 impl fmt::Debug for ServedCommand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<_> = self.words.iter().map(|word| String::from_utf8_lossy(word)).collect();
-        f.debug_struct("Served")
+        f.debug_struct("ServedCommand")
             .field("server", &self.server)
             .field("words", &words)
             .field("reply", &self.reply())

@@ -125,7 +125,7 @@ impl SimulatedNetwork {
     }
 }
 
-debug_fields!(|_: SimulatedNetwork| Network { .. });
+debug_fields!(|_: SimulatedNetwork| SimulatedNetwork { .. });
 
 impl NetworkMessage<'_> {
     /// Returns the words of the commands, if this is a message of commands.
@@ -134,7 +134,7 @@ impl NetworkMessage<'_> {
     }
 }
 
-debug_fields!(|message: NetworkMessage<'_>| Message {
+debug_fields!(|message: NetworkMessage<'_>| NetworkMessage {
     host: message.host,
     server: message.server,
     kind: message.kind,

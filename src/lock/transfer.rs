@@ -19,10 +19,9 @@ const MARK: &str = "rwlease-transfer-1";
 
 /// A held lock on its way to another client.
 ///
-/// [`WriteGuard::into_transfer`] and
-/// [`ReadGuard::into_transfer`] make it from a guard.
-/// [`Client::accept_transfer`](crate::Client::accept_transfer) makes a guard from it, in any
-/// process.
+/// [`WriteGuard::into_transfer`], [`ReadGuard::into_transfer`] and [`MutexGuard::into_transfer`]
+/// make it from a guard. [`Client::accept_transfer`](crate::Client::accept_transfer) makes a guard
+/// from it, in any process.
 ///
 /// `to_string` writes it as text, and `parse` reads it: one line of printable ASCII without spaces,
 /// which fits into an environment variable or a header. The text has the lock's name, the mode, the

@@ -30,7 +30,7 @@ impl NativePubSub {
 
 impl fmt::Debug for NativePubSub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NativeSubscription")
+        f.write_str("NativePubSub")
     }
 }
 

@@ -13,7 +13,7 @@ const MIN_USEFUL_GRANTS: u32 = 4;
 const FORGIVING_GRANTS: u32 = 16;
 
 /// The penalty for the first miss, in times of a recall, so that recalls cost at most a tenth. The
-/// factor is that of Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Client" (2019).
+/// factor is that of Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Locks" (2019).
 const PENALTY_FACTOR: u32 = 9;
 /// The same in uses, for uses that are further apart.
 const PENALTY_USES: u32 = 9;

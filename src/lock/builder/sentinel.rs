@@ -70,7 +70,7 @@ impl SentinelConfig {
 
     /// Adds a sentinel: `host` or `host:port`, with an IPv6 address in brackets. Default port:
     /// 26379. Name all sentinels that you know. The client needs one reachable sentinel and learns
-    ///        the others from it.
+    /// the others from it.
     pub fn node(mut self, node: impl Into<String>) -> Self {
         self.nodes.push(node.into());
         self
@@ -178,7 +178,7 @@ impl FromStr for SentinelConfig {
     }
 }
 
-debug_fields!(|config: SentinelConfig| Sentinel {
+debug_fields!(|config: SentinelConfig| SentinelConfig {
     master: config.master,
     nodes: config.nodes,
     credentials: config.credentials.is_some(),

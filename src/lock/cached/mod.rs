@@ -55,8 +55,8 @@ use crate::lock::rwlock::RwLock;
 ///
 /// # Fairness
 ///
-/// Local requests are served in the order of the server's queue. A remote request waits at most for
-/// the current guards and the minimum hold.
+/// Local requests are served phase-fair: readers and writers take turns, whatever the builder sets.
+/// A remote request waits at most for the current guards and the minimum hold.
 ///
 /// # Cost
 ///

@@ -66,7 +66,7 @@ impl EventSender {
 
 impl fmt::Debug for EventSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Events")
+        f.write_str("EventSender")
     }
 }
 
