@@ -75,38 +75,6 @@ fn full_memory_refuses_acquires_and_no_other_call() {
 }
 
 #[test]
-fn release_renew_and_poll_with_full_memory_succeed() {
-    let server = server();
-    let mut lab = Lab::on(&server);
-    let ann = lab.request(&Request::write("ann1").lease(60_000)).granted();
-    for name in ["r1", "r2", "r3"] {
-        lab.request(&Request::read(name).waiting().ttl(60_000)).queued();
-    }
-    for name in ["w1", "x2", "y3"] {
-        lab.request(&Request::write(name).waiting().ttl(60_000)).queued();
-    }
-    lab.pass(1_000);
-    lab.set_full(true);
-    assert_eq!(lab.renew("ann1", 100_000).status(), "renewed");
-    assert_eq!(lab.release("x2").status(), "left_queue");
-    lab.request(&Request::write("w1").waiting().ttl(200_000)).queued();
-    lab.downgrade("ann1", ann.token, 10_000).granted();
-    assert_eq!(lab.state().reads().len(), 4, "the downgrade granted");
-    lab.request(&Request::read("r1").waiting()).granted();
-    assert_eq!(lab.renew("r2", 10_000).status(), "renewed");
-    for reader in ["ann1", "r1", "r2", "r3"] {
-        assert_eq!(lab.release(reader).status(), "released");
-    }
-    assert_eq!(lab.state().writes(), Some(id("w1")));
-    lab.pass(1_000);
-    lab.grant_waiters().status();
-    assert_eq!(lab.state().writes(), Some(id("y3")));
-    assert_eq!(lab.revoke().status(), "revoked");
-    assert_eq!(lab.force().status(), "forced");
-    assert_eq!(lab.shape(), ("F".into(), vec![]));
-}
-
-#[test]
 fn renew_that_repeats_a_lost_downgrade_goes_on() {
     let server = server();
     let mut lab = Lab::on(&server);

@@ -114,19 +114,6 @@ fn repeated_grant_or_renewal_is_rewritten_unchanged() {
 }
 
 #[test]
-fn held_means_before_the_deadline() {
-    let mut lab = Lab::new();
-    let start = lab.now_us() / 1000 * 1000;
-    lab.set_clock(start);
-    lab.request(&Request::write("ann1").lease(1)).granted();
-    lab.set_clock(start + 999);
-    assert_eq!(lab.write("bob1").status(), "busy");
-    lab.set_clock(start + 1000);
-    assert_eq!(lab.renew("ann1", 1000).status(), "not_held");
-    lab.write("bob1").granted();
-}
-
-#[test]
 fn a_release_says_what_it_ended() {
     let mut lab = Lab::new();
     assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "not_found");

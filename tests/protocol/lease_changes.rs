@@ -21,13 +21,6 @@ fn a_downgrade_keeps_the_token_and_lets_readers_in() {
     assert_eq!(lab.state().writes(), Some(id("w1")));
 }
 
-#[test]
-fn a_downgrade_never_shortens() {
-    let mut lab = Lab::new();
-    let ann = lab.request(&Request::write("ann1").lease(50_000)).granted();
-    assert_eq!(lab.downgrade("ann1", ann.token, 10).granted(), ann);
-}
-
 /// The mode that it changes, and the change of a holder with a token.
 type Change = (fn(&str) -> Request, fn(&mut Lab, &str, u64) -> Answer);
 
@@ -167,14 +160,6 @@ fn the_wait_for_an_upgrade_ends_alone() {
     assert_eq!(writing.status, "upgrade_granted");
     assert_eq!(writing.held().token, lab.state().writer.unwrap().token);
     assert_eq!(lab.release("ann1").status(), "released");
-}
-
-#[test]
-fn a_release_ends_the_read_and_the_wait_for_its_upgrade() {
-    let mut lab = Lab::after("read ann1, read bob1, wait_upgrade ann1, wait_read cat1");
-    assert_eq!(lab.release("ann1").status(), "released");
-    assert_eq!(lab.state().fields.get("upgrader"), None);
-    assert_eq!(lab.state().reads(), [id("bob1"), id("cat1")].into());
 }
 
 #[test]
@@ -380,21 +365,6 @@ fn force_release_and_revoke_up_to_a_token_spare_later_leases() {
     let dan = lab.read("dan1").granted();
     assert_eq!(lab.renew("dan1", 60_000).status(), "renewed");
     assert!(dan.token > read.token);
-}
-
-#[test]
-fn force_release_of_many_readers_without_waiters_is_finished_by_grant_waiters() {
-    let mut lab = Lab::new();
-    for reader in 0..100 {
-        lab.read(&format!("x{reader}")).granted();
-    }
-    assert!(lab.force().unwrap().more);
-    // It holds nothing from then on, although no call has swept its record yet.
-    assert!(lab.state().readers.contains_key(&id("x0")));
-    assert_eq!(lab.renew("x0", 1_000).status(), "not_held");
-    lab.grant_all();
-    assert_eq!(lab.state().readers.len(), 0);
-    assert_eq!(lab.state().fields.get("forced_up_to"), None);
 }
 
 /// A sweep that has begun has passed some of them as living readers, and does not check them again.
