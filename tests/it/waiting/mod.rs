@@ -1,11 +1,10 @@
-//! Waiting on a real cluster: the order of grants, how waiters are notified, and that a client
-//! which is gone or gives up leaves nothing behind.
+//! Waiting on a real cluster: how waiters are notified, and that a client which is gone or gives up
+//! leaves nothing behind.
 
 mod call_counts;
 mod cancel;
 pub mod child_process;
 mod dead_waiters;
-mod order;
 mod queue;
 mod resubscribe;
 mod runtime_shutdown;
@@ -39,12 +38,6 @@ async fn hearing(cluster: &Cluster) -> Result<Client> {
 
 fn by_push() -> ClientBuilder {
     Client::builder().lease(LONG).claim_timeout(LONG).waiter_ttl(LONG).poll_interval(NEVER)
-}
-
-/// A client with the default times, except that its leases and places in queues outlast the test.
-async fn client(cluster: &Cluster) -> Result<Client> {
-    let settings = Client::builder().lease(LONG).waiter_ttl(LONG);
-    Ok(settings.connect_to(&cluster.urls()).await?)
 }
 
 /// The output of a future that must complete within [`PATIENCE`].

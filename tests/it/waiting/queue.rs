@@ -1,8 +1,6 @@
 //! A lock's hash, read from the server without the library.
 
 use oracle::{LockHash, Waiter};
-use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use rwlease::RwLock;
 
 use testkit::{Cluster, Error, PollLimit, Result, Server, decode_lock, lock_hash};
@@ -41,19 +39,6 @@ impl Queue {
         self.0.writer.as_ref().map(|writer| writer.id.as_str())
     }
 
-    pub fn has_waiting_reader(&self) -> bool {
-        self.0.text("readers_head").is_some()
-    }
-
-    pub fn has_waiting_writer(&self) -> bool {
-        self.0.text("writers_head").is_some()
-    }
-
-    /// The last fencing token.
-    pub fn fence(&self) -> u64 {
-        self.0.number("fence")
-    }
-
     /// The hash has no fields of holders or waiters.
     pub fn is_idle(&self) -> bool {
         matches!(self.0.shape(), "" | "F")
@@ -62,27 +47,6 @@ impl Queue {
     /// All waiters are subscribed at this server.
     pub fn all_listen_at(&self, server: &str) -> bool {
         self.0.waiters.values().all(|waiter| waiter.node == server)
-    }
-}
-
-/// Queries one lock quickly.
-pub struct Look {
-    connection: MultiplexedConnection,
-    key: String,
-}
-
-impl Look {
-    /// Connects to the lock's current master.
-    pub async fn at(cluster: &Cluster, lock: &RwLock) -> Result<Look> {
-        let master = cluster.master_of(lock.slot().get()).await?;
-        let connection = cluster.node(master).connect().await?;
-        let key = format!("rwlease:{}", lock.name());
-        Ok(Look { connection, key })
-    }
-
-    pub async fn now(&mut self) -> Result<Queue> {
-        let read = cmd("HGETALL").arg(&self.key).query_async(&mut self.connection).await?;
-        Ok(Queue(decode_lock(read)))
     }
 }
 
