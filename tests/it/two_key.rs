@@ -502,15 +502,18 @@ async fn work_together(step: &'static str, members: [Member; 4], one_reader: boo
     Ok(())
 }
 
-/// Takes each step of the migration. `node` is the server of the two keys, which the old fleet
-/// calls.
-async fn a_fleet_moves(urls: &[String], node: &testkit::Server) -> Result {
+/// Takes each step of the migration. The old fleet calls the server of the two keys directly.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_key_fleet_migrates_to_rwlock() -> Result {
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
+    let urls = cluster.urls();
+    let node = cluster.node(cluster.master_of(Slot::of("{order}:read").get()).await?);
     let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
     let both = async || -> Result<Member> {
-        let locks = connect(urls).await?;
+        let locks = connect(&urls).await?;
         Ok(Member::Both(TwoKeyRwLock::tagged(&locks, NAME)?, locks.rwlock(NAME)?))
     };
-    let new = async || -> Result<Member> { Ok(Member::New(connect(urls).await?.rwlock(NAME)?)) };
+    let new = async || -> Result<Member> { Ok(Member::New(connect(&urls).await?.rwlock(NAME)?)) };
     // In the old fleet, the release of one reader releases all readers. So there is one reader at a
     // time.
     work_together("old and both", [old().await?, old().await?, both().await?, both().await?], true)
@@ -519,19 +522,6 @@ async fn a_fleet_moves(urls: &[String], node: &testkit::Server) -> Result {
         .await?;
     work_together("both and new", [both().await?, both().await?, new().await?, new().await?], false)
         .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_key_fleet_migrates_to_rwlock() -> Result {
-    let server = StandaloneServer::start().await?;
-    a_fleet_moves(&[server.url()], &server).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_key_fleet_migrates_to_rwlock_on_a_cluster() -> Result {
-    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
-    let master = cluster.master_of(Slot::of("{order}:read").get()).await?;
-    a_fleet_moves(&cluster.urls(), cluster.node(master)).await
 }
 
 #[tokio::test]

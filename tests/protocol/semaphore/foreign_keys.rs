@@ -10,12 +10,12 @@ fn calls() -> Vec<(&'static str, Vec<String>)> {
 }
 
 #[track_caller]
-fn all_refused(lab: &mut Lab, code: &str) {
+fn all_refused(lab: &mut Lab, calls: &[(&str, Vec<String>)], code: &str) {
     lab.checked = false;
     for slow_path in [false, true] {
         lab.slow_path = slow_path;
-        for (script, args) in calls() {
-            let answer = lab.unchanged(|lab| lab.send(script, &args));
+        for (script, args) in calls {
+            let answer = lab.unchanged(|lab| lab.send(script, args));
             answer.refused_with(code);
         }
     }
@@ -23,46 +23,26 @@ fn all_refused(lab: &mut Lab, code: &str) {
 
 #[test]
 fn a_lock_is_no_semaphore() {
-    for calls in [
+    for state in [
         "write ann1, release ann1",
         "write ann1",
         "read ann1",
         "read ann1, read bob1",
         "write bob1, wait_write ann1",
     ] {
-        all_refused(&mut Lab::after(calls), "LOCKTYPE");
+        all_refused(&mut Lab::after(state), &calls(), "LOCKTYPE");
     }
 }
 
 #[test]
 fn a_semaphore_is_no_lock() {
+    let calls = arguments::calls(|script| !script.contains('/'));
     for waits in [false, true] {
         let mut bench = Bench::with_ann(10);
         if waits {
             bench.wait("bob1", 1).queued();
         }
-        let lab = &mut bench.lab;
-        for slow_path in [false, true] {
-            lab.slow_path = slow_path;
-            for call in [
-                Lab::read as fn(&mut Lab, &str) -> _,
-                Lab::write,
-                Lab::wait_read,
-                Lab::wait_write,
-                Lab::release,
-                |lab, name| lab.renew(name, 1_000),
-                |lab, name| lab.downgrade(name, 1, 1_000),
-                |lab, name| lab.upgrade(name, 1),
-                |lab, _| lab.grant_waiters(),
-                |lab, _| lab.revoke_up_to(1),
-                |lab, _| lab.force_up_to(1),
-                |lab, _| lab.inspect(),
-                |lab, name| lab.send("holds", &[HERE, &id(name)]),
-                |lab, name| lab.send("raise_token", &[HERE, &id(name), "1"]),
-            ] {
-                lab.unchanged(|lab| call(lab, "ann1")).refused_with("LOCKTYPE");
-            }
-        }
+        all_refused(&mut bench.lab, &calls, "LOCKTYPE");
     }
 }
 
@@ -76,7 +56,7 @@ fn keys_of_other_kinds_are_left_alone() {
     }
     lab.at_key::<()>("DEL", &[]);
     lab.set_field("other", "1");
-    all_refused(&mut lab, "LOCKTYPE");
+    all_refused(&mut lab, &calls(), "LOCKTYPE");
 }
 
 #[test]
@@ -88,7 +68,7 @@ fn semaphore_malformed_line_is_rejected() {
     let (head, tail) = line.split_at(45);
     for bad in ["3P".to_owned() + &line[2..], "9P".to_owned() + &line[2..]] {
         bench.lab.set_field("s", &bad);
-        all_refused(&mut bench.lab, "LOCKVERSION");
+        all_refused(&mut bench.lab, &calls(), "LOCKVERSION");
     }
     for bad in [
         "2X".to_owned() + &line[2..],
@@ -100,7 +80,7 @@ fn semaphore_malformed_line_is_rejected() {
         format!("{} {tail}", &head[..44]),
     ] {
         bench.lab.set_field("s", &bad);
-        all_refused(&mut bench.lab, "LOCKTYPE");
+        all_refused(&mut bench.lab, &calls(), "LOCKTYPE");
         bench.lab.slow_path = false;
         let renew = [HERE, &id("ann1"), "10000", "1", token];
         let answer = bench.lab.unchanged(|lab| lab.send("semaphore/renew", &renew));
