@@ -54,18 +54,6 @@ fn a_downgrade_claims_a_readers_grant() {
     assert!(lab.state().record(&id("ann1")).unwrap().is_claimed());
 }
 
-#[test]
-fn the_only_reader_is_upgraded_at_once() {
-    let mut lab = Lab::new();
-    let read = lab.request(&Request::read("ann1").lease(50_000)).granted();
-    lab.wait_write("w1").queued();
-    let write = lab.twice(|lab| lab.upgrade("ann1", read.token)).granted();
-    assert!(write.token > read.token);
-    assert_eq!(write.deadline, read.deadline, "never shorter");
-    assert_eq!(lab.state().writes(), Some(id("ann1")));
-    assert_eq!(lab.state().reads().len(), 0);
-}
-
 /// The server lacks the downgrade that the holder knows of, because a replica that lagged was
 /// promoted.
 #[test]
