@@ -109,8 +109,10 @@ fn a_failover_that_loses_writes_breaks_exclusion() {
 #[test]
 fn acquire_without_not_after_is_granted_too_late() {
     let scripts = mutants::without_not_after();
-    let rule =
-        first_violation(|seed| Plan { scripts: Some(scripts.clone()), ..Plan::from_seed(seed) });
+    let rule = first_violation(|seed| Plan {
+        scripts: Some(scripts.to_path_buf()),
+        ..Plan::from_seed(seed)
+    });
     assert_eq!(rule, "who comes too late gets nothing");
 }
 
@@ -145,13 +147,13 @@ fn the_judge_of_histories_finds_faults_by_itself() {
         ),
     ];
     for (rule, faults) in cases {
-        let scripts = mutants::scripts_with("history", faults);
+        let scripts = mutants::scripts_with(faults);
         let found = first_violation(|seed| Plan {
             faults: BTreeSet::new(),
             is_quorum: false,
             only: rule,
             caching: 0.0,
-            scripts: Some(scripts.clone()),
+            scripts: Some(scripts.to_path_buf()),
             ..Plan::from_seed(seed)
         });
         assert_eq!(found, rule);
@@ -161,21 +163,18 @@ fn the_judge_of_histories_finds_faults_by_itself() {
 /// Two checks find one permit too many: that of the users, and that of the semaphore's hash.
 #[test]
 fn a_permit_too_many_is_found() {
-    let scripts = mutants::scripts_with(
-        "permits",
-        &[(
-            "semaphore/acquire.lua",
-            "used + wanted_permits <= expected_limit\n",
-            "used + wanted_permits <= expected_limit + 1\n",
-        )],
-    );
+    let scripts = mutants::scripts_with(&[(
+        "semaphore/acquire.lua",
+        "used + wanted_permits <= expected_limit\n",
+        "used + wanted_permits <= expected_limit + 1\n",
+    )]);
     for rule in [
         "permits are never more than the limit",
         "a hash has no more permits in use than its limit",
     ] {
         let found = first_violation(|seed| Plan {
             only: rule,
-            scripts: Some(scripts.clone()),
+            scripts: Some(scripts.to_path_buf()),
             ..Plan::from_seed(seed)
         });
         assert_eq!(found, rule);

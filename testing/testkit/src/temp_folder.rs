@@ -35,6 +35,14 @@ impl TempFolder {
         Ok(folder)
     }
 
+    /// Replaces a text, which must stand once in the file.
+    pub fn replace(&self, name: &str, old: &str, new: &str) -> io::Result<()> {
+        let file = self.join(name);
+        let text = fs::read_to_string(&file)?;
+        assert_eq!(text.matches(old).count(), 1, "{}: {old}", file.display());
+        fs::write(&file, text.replace(old, new))
+    }
+
     /// Writes a file, and returns its path.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> io::Result<String> {
         let file = self.join(name);
