@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use rwlease::Client;
 
-use common::{BenchCluster, Goals, ReadPercent, RwleaseLock, Table};
+use common::{BenchCluster, Goals, ReadPercent, RwleaseLock};
 use load::closed;
 use testkit::{Result, TempFolder};
 
 use crate::Options;
-use crate::report::Report;
 use crate::scenarios::{CROWD, WRITERS};
 
 const MIN_SHARE: f64 = 0.9;
@@ -33,12 +32,13 @@ impl FastPathShare {
     }
 }
 
-pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) -> Result {
+pub async fn run(target: &BenchCluster, options: &Options) -> Result<Vec<FastPathShare>> {
     let lock = connect(target).await?.rwlock("fast-paths")?;
     let [_, before] = counts(target).await?;
     lock.status().await?; // it has no fast path
     let [_, after] = counts(target).await?;
     assert!(after > before, "the slow path is not counted");
+    let mut shares = Vec::new();
     for (scenario, mix, tasks) in [
         ("95 of 100 read, one lock", ReadPercent(95), CROWD),
         ("writers on one lock", ReadPercent(0), WRITERS),
@@ -47,10 +47,9 @@ pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) 
         let [calls, slow] = counts(target).await?;
         closed(&locks, tasks, options.turn * options.rounds as u32).await;
         let [all_calls, all_slow] = counts(target).await?;
-        let share = FastPathShare { scenario, calls: all_calls - calls, slow: all_slow - slow };
-        report.fast_paths.push(share);
+        shares.push(FastPathShare { scenario, calls: all_calls - calls, slow: all_slow - slow });
     }
-    Ok(())
+    Ok(shares)
 }
 
 pub fn judge(shares: &[FastPathShare], goals: &mut Goals) {
@@ -58,15 +57,6 @@ pub fn judge(shares: &[FastPathShare], goals: &mut Goals) {
         let title = format!("{}: calls that a fast path answers", one.scenario);
         goals.at_least(title, MIN_SHARE, one.share());
     }
-}
-
-pub fn table(shares: &[FastPathShare]) -> Table {
-    let mut table = Table::new(&["calls of scripts", "all", "slow path", "fast path"]);
-    for one in shares {
-        let counts = [one.calls.to_string(), one.slow.to_string(), format!("{:.3}", one.share())];
-        table.add(std::iter::once(one.scenario.to_owned()).chain(counts));
-    }
-    table
 }
 
 async fn connect(target: &BenchCluster) -> Result<Client> {

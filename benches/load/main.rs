@@ -41,9 +41,9 @@ async fn main() -> Result<ExitCode> {
     let mut report = Report::begin(&target, &options);
     scenarios::run(&target, &options, &mut report).await?;
     fan_in::run(&target, &options, &mut report).await?;
-    fast_paths::run(&target, &options, &mut report).await?;
+    let shares = fast_paths::run(&target, &options).await?;
     let mut goals = goals::judge(&report.scenarios);
-    fast_paths::judge(&report.fast_paths, &mut goals);
-    print!("{report}\n## goals\n\n{goals}");
+    fast_paths::judge(&shares, &mut goals);
+    print!("{report}## goals\n\n{goals}");
     Ok(goals.exit_code())
 }

@@ -9,7 +9,6 @@ use load::LoadRun;
 
 use crate::Options;
 use crate::contenders::{PEER_TIME_FACTOR, RDS_LOCK, RSLOCK, SCRIPTS};
-use crate::fast_paths::{self, FastPathShare};
 
 /// Enough tasks to keep the client busy, but not so many that all wait for the processor.
 const BUSY_TASKS: usize = 64;
@@ -24,7 +23,6 @@ const BASES: [(&str, &str); 2] = [("of rds_lock", RDS_LOCK), ("of rslock", RSLOC
 pub struct Report {
     pub head: Vec<String>,
     pub scenarios: Vec<Scenario>,
-    pub fast_paths: Vec<FastPathShare>,
 }
 
 pub struct Scenario {
@@ -254,7 +252,7 @@ impl Report {
             format!("run: {rounds} rounds after a warm-up, turns of {turn:?}"),
             format!("the locks of others: {others}"),
         ];
-        Report { head, scenarios: Vec::new(), fast_paths: Vec::new() }
+        Report { head, scenarios: Vec::new() }
     }
 }
 
@@ -272,7 +270,7 @@ impl fmt::Display for Report {
                 writeln!(f, "{ratios}")?;
             }
         }
-        write!(f, "## fast paths\n\n{}", fast_paths::table(&self.fast_paths))
+        Ok(())
     }
 }
 
