@@ -53,7 +53,7 @@ pub use fencing_rounds::{FencedStore, FencingReport, RedisStore, round_count, ru
 pub use info::{CommandStat, scripts_run};
 pub use kill_clients::ClientKind;
 pub use lease::wait_renewed;
-pub use lock_hash::{EXPIRE_TIME, decode_lock, lock_hash};
+pub use lock_hash::{EXPIRE_TIME, decode_lock, lock_hash, lock_hash_asking};
 pub use network_namespace::NetworkNamespace;
 pub use poll_until::PollLimit;
 pub use project_path::{find_in_project, project_root};

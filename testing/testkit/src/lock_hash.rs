@@ -26,6 +26,14 @@ pub async fn lock_hash(server: &Server, key: &str) -> Result<LockHash> {
     Ok(decode_lock(server.run(cmd("HGETALL").arg(key)).await?))
 }
 
+/// The same at a server that may be importing the lock's slot.
+pub async fn lock_hash_asking(server: &Server, key: &str) -> Result<LockHash> {
+    let mut asking = redis::pipe();
+    asking.cmd("ASKING").ignore().cmd("HGETALL").arg(key);
+    let (read,) = asking.query_async(&mut server.connect().await?).await?;
+    Ok(decode_lock(read))
+}
+
 /// The lock with these fields, as if no time had passed.
 pub fn decode_lock(fields: BTreeMap<String, String>) -> LockHash {
     LockHash::decode(fields, None, 0)

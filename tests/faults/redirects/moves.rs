@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::{PATIENCE, client, key, raw};
-use testkit::{Cluster, Error, PollLimit, Result, SlotMigration};
+use testkit::{Cluster, Error, PollLimit, Result, SlotMigration, lock_hash_asking};
 
 /// How far the move of a slot has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ async fn a_queue_keeps_its_order_over_a_move() -> Result {
         let before = raw::queue(&raw::state(&cluster, &name).await?);
         let step = to_stage(&cluster, &name, stage).await?;
         let at = if stage == Stage::Begun { step.from } else { step.to };
-        let after = raw::queue(&raw::state_at(&cluster, at, &name).await?);
+        let after = raw::queue(&lock_hash_asking(cluster.node(at), &key(&name)).await?);
         assert_eq!(before, after, "{stage:?}");
 
         let mut last = held.fencing_token().get();

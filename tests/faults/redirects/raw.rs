@@ -3,28 +3,14 @@
 use std::collections::BTreeMap;
 
 use oracle::LockHash;
-use redis::pipe;
 
 use super::key;
-use testkit::{Cluster, PollLimit, Result, decode_lock};
-
-/// The lock's hash at one node, which may be importing the slot.
-pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<LockHash> {
-    let mut connection = cluster.node(node).connect().await?;
-    let (read,) = pipe()
-        .cmd("ASKING")
-        .ignore()
-        .cmd("HGETALL")
-        .arg(key(name))
-        .query_async(&mut connection)
-        .await?;
-    Ok(decode_lock(read))
-}
+use testkit::{Cluster, PollLimit, Result, lock_hash_asking};
 
 /// The lock's hash, at the master of its slot.
 pub async fn state(cluster: &Cluster, name: &str) -> Result<LockHash> {
     let slot = cluster.slot_of(key(name)).await?;
-    state_at(cluster, cluster.master_of(slot).await?, name).await
+    lock_hash_asking(cluster.node(cluster.master_of(slot).await?), &key(name)).await
 }
 
 /// The ids and modes of the waiters, by their tickets.

@@ -3,7 +3,7 @@
 use oracle::{LockHash, Waiter};
 use rwlease::RwLock;
 
-use testkit::{Cluster, Error, PollLimit, Result, Server, decode_lock, lock_hash};
+use testkit::{Cluster, Error, PollLimit, Result, Server, lock_hash, lock_hash_asking};
 
 #[derive(Clone, Debug)]
 pub struct Queue(LockHash);
@@ -11,20 +11,13 @@ pub struct Queue(LockHash);
 impl Queue {
     pub async fn of(cluster: &Cluster, lock: &RwLock) -> Result<Queue> {
         let master = cluster.master_of(lock.slot().get()).await?;
-        Queue::at(cluster.node(master), lock).await
-    }
-
-    pub async fn at(server: &Server, lock: &RwLock) -> Result<Queue> {
-        Ok(Queue(lock_hash(server, &format!("rwlease:{}", lock.name())).await?))
+        let key = format!("rwlease:{}", lock.name());
+        Ok(Queue(lock_hash(cluster.node(master), &key).await?))
     }
 
     /// The queue at the target of a moving slot.
     pub async fn at_target(server: &Server, lock: &RwLock) -> Result<Queue> {
-        let mut asking = redis::pipe();
-        asking.cmd("ASKING").ignore();
-        asking.cmd("HGETALL").arg(format!("rwlease:{}", lock.name()));
-        let (read,) = asking.query_async(&mut server.connect().await?).await?;
-        Ok(Queue(decode_lock(read)))
+        Ok(Queue(lock_hash_asking(server, &format!("rwlease:{}", lock.name())).await?))
     }
 
     /// The waiters, sorted by ticket.
