@@ -11,7 +11,7 @@ use rwlease::TwoKeyRwLock;
 use rwlease::{Client, ClientBuilder, Error, ErrorKind, ReleaseOutcome, Result as Outcome};
 use testkit::{
     Backend, Certificates, Cluster, ClusterConfig, PollLimit, Result, Server, ServerSettings,
-    StandaloneServer, error_chain, is_subscribed_waiter,
+    StandaloneServer, error_chain, is_subscribed_waiter, spawn_write,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -198,10 +198,7 @@ async fn a_hand_off_is_pushed() -> Result {
     let locks = connect_with(rare, cluster.node(0), PASSWORD, &certificates.authority).await?;
     let lock = locks.rwlock("pushed")?;
     let held = lock.write().await?;
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().await }
-    });
+    let waiting = spawn_write(&lock);
     let wait_limit = PollLimit::new("the waiter to be pushed to");
     let master = cluster.node(cluster.master_of(lock.slot().get()).await?);
     let is_pushed_to = || async {
