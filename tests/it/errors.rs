@@ -15,7 +15,7 @@ use rwlease::ErrorKind::{
 use rwlease::{Client, ClientBuilder, Error, RenewalPolicy};
 use testkit::{
     Cluster, ClusterConfig, Fake, PollLimit, Proxy, ProxyFlow, SentinelConfigForTest,
-    SentinelDeployment, Server, ServerSettings, StandaloneServer,
+    SentinelDeployment, Server, ServerSettings, StandaloneServer, error_chain,
 };
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -67,7 +67,7 @@ impl Table {
             self.faults.push(format!("{}: no error", name));
             return;
         };
-        let text = chain(&error);
+        let text = error_chain(&error);
         record(name, began.elapsed(), &format!("{:?}: {text}", error.kind()));
         let missing = says.split(", ").filter(|word| !text.contains(*word));
         let misleading = never.split_terminator(", ").filter(|word| text.contains(*word));
@@ -85,17 +85,6 @@ impl Table {
     fn end(self) {
         assert!(self.faults.is_empty(), "{}", self.faults.join("\n"));
     }
-}
-
-/// The texts of an error and of its sources, which is what most programs print.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }
 
 /// The texts in the chain that repeat what one before them says.
