@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
+mod debug_names;
 mod features;
 mod items;
 mod page;
