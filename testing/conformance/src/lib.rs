@@ -26,6 +26,7 @@ macro_rules! with_lock_tests {
             locks_of_many_slots_are_held_at_once
             cached_locks_exclude_and_give_way
             queued_writers_are_granted_in_order_and_readers_together
+            writers_and_readers_take_turns
             write_with_timeout_while_held_returns_timed_out
             dropped_acquire_leaves_no_lock_and_no_waiter
             a_dropped_guard_is_released

@@ -8,7 +8,7 @@ use rwlease::{Client, ErrorKind, LeaseState, LockMode, ReleaseOutcome, RenewalPo
 use tokio::time::timeout;
 
 use super::LONG;
-use testkit::{ExclusionCheck, PollLimit, spawn_read, wait_for_waiters, wait_renewed};
+use testkit::{ExclusionCheck, PollLimit, spawn_read, spawn_write, wait_for_waiters, wait_renewed};
 
 pub async fn readers_share_and_writers_exclude(one: &Client, other: &Client) {
     for name in ["a", "order:{42}", "b{1}", "Größe", "d d"] {
@@ -109,6 +109,29 @@ pub async fn queued_writers_are_granted_in_order_and_readers_together(
     let _ = held.release().await.unwrap();
     let reading = timeout(LONG, join_all(readers)).await.unwrap();
     assert!(reading.iter().flatten().flatten().filter(|guard| guard.is_held()).count() == 3);
+}
+
+pub async fn writers_and_readers_take_turns(one: &Client, other: &Client) {
+    let (lock, elsewhere) = (one.rwlock("phases").unwrap(), other.rwlock("phases").unwrap());
+    let held = lock.read().await.unwrap();
+    let first = spawn_write(&elsewhere);
+    wait_for_waiters(&lock, 1).await.unwrap();
+    assert!(lock.try_read().await.unwrap().is_none(), "a reader passed a writer that waits");
+    let reader = spawn_read(&lock);
+    wait_for_waiters(&lock, 2).await.unwrap();
+    let second = spawn_write(&elsewhere);
+    wait_for_waiters(&lock, 3).await.unwrap();
+    let _ = held.release().await.unwrap();
+
+    let first = timeout(LONG, first).await.unwrap().unwrap().unwrap();
+    let token = first.fencing_token();
+    let _ = first.release().await.unwrap();
+    let reader = timeout(LONG, reader).await.unwrap().unwrap().unwrap();
+    assert!(reader.fencing_token() > token);
+    let token = reader.fencing_token();
+    let _ = reader.release().await.unwrap();
+    let second = timeout(LONG, second).await.unwrap().unwrap().unwrap();
+    assert!(second.fencing_token() > token, "a writer passed a reader that waits");
 }
 
 pub async fn write_with_timeout_while_held_returns_timed_out(one: &Client, other: &Client) {

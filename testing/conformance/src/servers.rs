@@ -270,6 +270,30 @@ pub async fn keys_of_others_are_left_alone(servers: &impl Servers) -> Result {
     servers.say(master, &["HSET", &key, "read", "1"]).await?;
     assert_eq!(hash.write().await.unwrap_err().kind(), ErrorKind::WrongType);
     assert_eq!(servers.say(master, &["HGETALL", &key]).await?, ["read", "1"]);
+
+    let (lock, permits) = (locks.rwlock("one name")?, locks.semaphore("one name", 3)?);
+    let held = lock.write().await?;
+    for error in [
+        permits.acquire(1).await.unwrap_err(),
+        permits.set_limit(3, 4).await.unwrap_err(),
+        permits.status().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+    }
+    held.renew().await?;
+    assert_eq!(held.release().await?, ReleaseOutcome::Released);
+
+    let (lock, permits) = (locks.rwlock("of permits")?, locks.semaphore("of permits", 3)?);
+    let held = permits.acquire(1).await?;
+    for error in [
+        lock.read().await.unwrap_err(),
+        lock.try_write().await.unwrap_err(),
+        lock.status().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+    }
+    held.renew().await?;
+    assert_eq!(held.release().await?, ReleaseOutcome::Released);
     Ok(())
 }
 
