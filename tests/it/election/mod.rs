@@ -1,5 +1,5 @@
-//! Leader election: campaigns and watches on embedded servers, and leaders in processes that are
-//! killed and stopped.
+//! Leader election: campaigns and watches on embedded servers, and a leader in a process that is
+//! stopped.
 
 #[cfg(feature = "embedded")]
 mod campaigns;
