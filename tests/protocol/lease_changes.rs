@@ -350,6 +350,9 @@ fn force_release_and_revoke_up_to_a_token_spare_later_leases() {
     // A token from the future does not affect later holders.
     lab.revoke_up_to(u64::pow(2, 53)).unwrap();
     assert_eq!(lab.renew("cat1", 60_000).status(), "revoked");
+    // A call that comes late lowers no bound.
+    lab.revoke_up_to(read.token).unwrap();
+    assert_eq!(lab.renew("cat1", 60_000).status(), "revoked");
     let dan = lab.read("dan1").granted();
     assert_eq!(lab.renew("dan1", 60_000).status(), "renewed");
     assert!(dan.token > read.token);
