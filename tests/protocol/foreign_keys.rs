@@ -171,7 +171,7 @@ fn a_malformed_line_of_the_caller() {
     for line in malformed_lines(now + 10_000 + GRACE, now + 10_000, now * 1000 - 5) {
         lab.delete();
         lab.read("bob1").granted();
-        lab.read("ann1").granted();
+        let reader_token = lab.read("ann1").granted().token;
         lab.set_field("s", &line.replace(&id("bob1"), &id("ann1")));
         let mut meet = vec![
             "grant_waiters",
@@ -181,10 +181,20 @@ fn a_malformed_line_of_the_caller() {
             "downgrade",
             "accept_transfer",
         ];
-        if line.get(15..31).and_then(|token| token.parse().ok()) < Some(1_u64 << 53) {
+        let line_token = line.get(15..31).and_then(|token| token.parse::<u64>().ok());
+        let is_token_checked = line_token < Some(1 << 53);
+        if is_token_checked {
             meet.extend(["release", "renew", "upgrade"]);
         }
         typed(&mut lab, &meet);
+        // The renewals above name another token than the line and the record have.
+        for token in line_token.into_iter().chain([reader_token]).filter(|_| is_token_checked) {
+            for mode in ["r", "w"] {
+                let answer = lab.renew_as("ann1", 60_000, mode, token);
+                let code = answer.map_err(|refusal| refusal.code);
+                assert_eq!(code.unwrap_err(), "LOCKTYPE", "{line:?}");
+            }
+        }
         lab.checked = true;
     }
 }
