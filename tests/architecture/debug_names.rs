@@ -31,7 +31,7 @@ fn printed(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The same of an `impl Debug` that is written out. Others print no name.
+/// The types of each `impl Debug` that is written out and prints a name, with that name.
 fn printed_by_hand(text: &str) -> impl Iterator<Item = (&str, &str)> {
     const CALLS: [&str; 3] = ["debug_struct(\"", "debug_tuple(\"", "write_str(\""];
     text.split("Debug for ").skip(1).filter_map(|part| {

@@ -26,7 +26,7 @@ pub async fn lock_hash(server: &Server, key: &str) -> Result<LockHash> {
     Ok(decode_lock(server.run(cmd("HGETALL").arg(key)).await?))
 }
 
-/// The same at a server that may be importing the lock's slot.
+/// The lock with this key, at a server that may be importing its slot.
 pub async fn lock_hash_asking(server: &Server, key: &str) -> Result<LockHash> {
     let mut asking = redis::pipe();
     asking.cmd("ASKING").ignore().cmd("HGETALL").arg(key);
