@@ -139,6 +139,10 @@ struct FakeServer {
     info: Option<RespValue>,
     /// How long it takes to answer `CLUSTER SLOTS`.
     slots_take: Duration,
+    /// How long each script takes, one after the other.
+    script_time: Duration,
+    /// When it has run the scripts that have arrived.
+    busy_until: Option<Instant>,
     /// The beginning of its run id, if that is not its host.
     process: Option<String>,
     /// Its reaction to `WAIT`. Without one, one replica confirms at once.
@@ -289,6 +293,11 @@ impl FakeCluster {
     /// Sets the outcome of all scripts at that server.
     pub(crate) fn set_reply(&self, host: &str, act: FakeReply) {
         self.with(host, |server| server.always = Some(act));
+    }
+
+    /// Sets how long that server runs each script, one after the other.
+    pub(crate) fn set_script_time(&self, host: &str, time: Duration) {
+        self.with(host, |server| server.script_time = time);
     }
 
     /// Sets the answer to `ASKING`.
@@ -471,12 +480,25 @@ impl FakeCluster {
                 "EVAL" | "EVALSHA" => {
                     server.forgets_scripts = false;
                     let next = server.scripts.pop_front().or_else(|| server.always.clone());
-                    let next = next.unwrap_or_else(|| FakeReply::Answer(script_reply(ms)));
+                    let next = next.unwrap_or_else(|| server.run_script(script_reply(ms)));
                     next.for_caller(words.get(6).map_or("", |id| id))
                 }
                 other => panic!("a command that no fake server knows: {other}"),
             }
         })
+    }
+}
+
+impl FakeServer {
+    /// Runs a script after those that arrived before.
+    fn run_script(&mut self, reply: RespValue) -> FakeReply {
+        let now = Instant::now();
+        let end = self.busy_until.map_or(now, |end| end.max(now)) + self.script_time;
+        self.busy_until = Some(end);
+        match end - now {
+            Duration::ZERO => FakeReply::Answer(reply),
+            wait => FakeReply::Delayed(wait, reply),
+        }
     }
 }
 

@@ -206,7 +206,11 @@ impl ServerConnection {
         let Some(response) = &mut in_flight.response else {
             return Err(ExchangeError::NoReply);
         };
-        let outcome = match self.await_reply(response, sent, deadline, max_silence).await {
+        let outcome = self.await_reply(response, sent, deadline, max_silence).await;
+        if in_flight.permit.as_ref().is_some_and(SendPermit::is_for_call) {
+            self.adapt_call_limit(&outcome, sent, deadline);
+        }
+        let outcome = match outcome {
             // Its effect may be lost, or may have reached the new master.
             Ok(_) if self.is_superseded() => Err(ExchangeError::NoReply),
             outcome => outcome,
@@ -215,6 +219,20 @@ impl ServerConnection {
             in_flight.response = None;
         }
         outcome
+    }
+
+    fn adapt_call_limit<T>(
+        &self,
+        outcome: &Result<TimedReply<T>, ExchangeError>,
+        sent: LocalInstant,
+        deadline: LocalInstant,
+    ) {
+        let limit = &self.call_limit.0;
+        match outcome {
+            Ok(reply) => limit.on_reply(sent, reply.received_at, deadline),
+            Err(ExchangeError::NoReply) => limit.on_late_reply(sent, self.clock.now()),
+            Err(ExchangeError::Quiet | ExchangeError::Connection(_)) => {}
+        }
     }
 
     /// Waits for a reply until `deadline`, unless the connection brings nothing at all for
@@ -293,15 +311,12 @@ impl<T: Send + 'static> Drop for InFlightCommand<'_, T> {
             return;
         };
         let (connection, sent) = (self.connection.clone(), self.sent);
-        let permits = self.permit.take().map(|permit| {
-            permit.permit.forget();
-            permit.pool
-        });
+        let permit = self.permit.take().map(SendPermit::take);
         self.connection.runtime.spawn("late answer", async move {
             let max_silence = connection.response_timeout;
             let _ = connection.await_reply(&mut response, sent, NO_DEADLINE, max_silence).await;
-            if let Some(pool) = permits {
-                connection.semaphore(pool).add_permits(1);
+            if let Some(pool) = permit {
+                connection.return_permit(pool);
             }
         });
     }

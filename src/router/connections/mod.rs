@@ -1,5 +1,6 @@
 //! Connections to one server each: how they are opened, limited, waited for and given up.
 
+mod call_limit;
 pub(crate) mod connect_error;
 pub(crate) mod error_reply;
 pub(crate) mod exchange;

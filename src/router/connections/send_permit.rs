@@ -1,16 +1,18 @@
 //! Permits to send: they limit the calls and the pipelines that are in flight at a server.
 
+use std::mem;
+
 use futures::future::{self, Either};
 use rwlease_core::time::LocalInstant;
-use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
+use tokio::sync::{AcquireError, Semaphore, TryAcquireError};
 
 use crate::router::connections::server_connection::ServerConnection;
 
 /// Permission to send one more call or pipeline.
 #[derive(Debug)]
 pub(crate) struct SendPermit<'a> {
-    pub(super) permit: SemaphorePermit<'a>,
-    pub(super) pool: PermitPool,
+    connection: &'a ServerConnection,
+    pool: PermitPool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +41,11 @@ pub(crate) enum PermitError {
 impl ServerConnection {
     /// A permit to send a call, if one is free.
     pub(crate) fn try_permit(&self) -> Result<Option<SendPermit<'_>>, PermitError> {
-        match self.call_permits.0.try_acquire() {
-            Ok(permit) => Ok(Some(SendPermit::new(permit, PermitPool::Calls))),
+        match self.call_limit.0.permits().try_acquire() {
+            Ok(permit) => {
+                permit.forget();
+                Ok(Some(SendPermit { connection: self, pool: PermitPool::Calls }))
+            }
             Err(TryAcquireError::NoPermits) => Ok(None),
             Err(TryAcquireError::Closed) => Err(PermitError::ConnectionRetired),
         }
@@ -73,23 +78,48 @@ impl ServerConnection {
         let _queued = self.load.queued(commands);
         let turn = std::pin::pin!(self.semaphore(pool).acquire());
         match future::select(turn, self.clock.sleep_until(deadline)).await {
-            Either::Left((Ok(permit), _)) => Ok(SendPermit::new(permit, pool)),
+            Either::Left((Ok(permit), _)) => {
+                permit.forget();
+                Ok(SendPermit { connection: self, pool })
+            }
             Either::Left((Err(AcquireError { .. }), _)) => Err(PermitError::ConnectionRetired),
             Either::Right(_) => Err(PermitError::DeadlineExceeded),
         }
     }
 
-    pub(super) fn semaphore(&self, pool: PermitPool) -> &Semaphore {
+    fn semaphore(&self, pool: PermitPool) -> &Semaphore {
         match pool {
-            PermitPool::Calls => &self.call_permits.0,
+            PermitPool::Calls => self.call_limit.0.permits(),
             PermitPool::Pipelines(Priority::Normal) => &self.pipeline_permits,
             PermitPool::Pipelines(Priority::Renewals) => &self.renewal_permits,
         }
     }
+
+    /// Returns a permit that was taken from its [`SendPermit`].
+    pub(super) fn return_permit(&self, pool: PermitPool) {
+        match pool {
+            PermitPool::Calls => self.call_limit.0.return_permit(),
+            PermitPool::Pipelines(_) => self.semaphore(pool).add_permits(1),
+        }
+    }
 }
 
-impl<'a> SendPermit<'a> {
-    fn new(permit: SemaphorePermit<'a>, pool: PermitPool) -> Self {
-        SendPermit { permit, pool }
+impl SendPermit<'_> {
+    /// Takes the permit, for [`ServerConnection::return_permit`].
+    pub(super) fn take(self) -> PermitPool {
+        let pool = self.pool;
+        mem::forget(self);
+        pool
+    }
+
+    /// The permit is for a call, and not for a pipeline.
+    pub(super) fn is_for_call(&self) -> bool {
+        matches!(self.pool, PermitPool::Calls)
+    }
+}
+
+impl Drop for SendPermit<'_> {
+    fn drop(&mut self) {
+        self.connection.return_permit(self.pool);
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::backend::{CommandConnection, ConnectionError, Connector};
 use crate::clock::Clock;
 use crate::locks::lock;
+use crate::router::connections::call_limit::CallLimit;
 use crate::router::connections::connect_error::{connect_error, no_handshake};
 use crate::router::connections::error_reply::invalidates_connection;
 use crate::router::connections::exchange::{ExchangeError, LastActivity};
@@ -63,7 +64,7 @@ pub(crate) struct ServerConnection {
     /// It has answered, and the last answer was no reason to retire it.
     pub(super) proven: Arc<AtomicBool>,
     /// Permits for calls under way; closed when the connection is retired.
-    pub(super) call_permits: CachePadded<Semaphore>,
+    pub(super) call_limit: CachePadded<CallLimit>,
     /// Permits for pipelines of batches; closed likewise.
     pub(super) pipeline_permits: Semaphore,
     /// Permits for pipelines of renewals. Renewals do not wait for other pipelines.
@@ -152,7 +153,7 @@ impl ServerConnection {
             master_term: OnceLock::new(),
             rotates_credentials,
             proven: Arc::default(),
-            call_permits: CachePadded(Semaphore::new(limits.max_in_flight)),
+            call_limit: CachePadded(CallLimit::new(limits.max_in_flight)),
             pipeline_permits: Semaphore::new(MAX_PIPELINES),
             renewal_permits: Semaphore::new(MAX_PIPELINES),
             load: ServerLoad::of(address),
@@ -289,7 +290,7 @@ impl ServerConnection {
     /// Refuses new calls on this connection.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
-        self.call_permits.0.close();
+        self.call_limit.0.permits().close();
         self.pipeline_permits.close();
         self.renewal_permits.close();
     }

@@ -100,6 +100,29 @@ async fn queued_call_without_time_left_returns_overloaded_unsent() {
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
 }
 
+/// Calls at twice the rate of the server, each with half a second. A full set of calls in flight
+/// takes the server longer than that.
+#[tokio::test(start_paused = true)]
+async fn calls_at_twice_the_capacity_are_answered_at_three_quarters_of_it() {
+    let bench = Arc::new(Bench::new(&[ALL]).await);
+    bench.fakes.set_script_time("a", Duration::from_millis(2));
+    let mut calls = Vec::new();
+    for number in 0..20_000 {
+        let bench = bench.clone();
+        calls.push(tokio::spawn(async move { bench.call_for(&number.to_string(), 500).await }));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (mut answered, mut in_doubt) = (0, 0);
+    for call in calls.split_off(10_000) {
+        match call.await.unwrap() {
+            Ok(_) => answered += 1,
+            Err(error) => in_doubt += usize::from(error.in_doubt != Doubt::None),
+        }
+    }
+    assert!(answered > 3_750, "{answered} of the 5,000 that the server can do");
+    assert!(in_doubt < 500, "{in_doubt} of 10,000 in doubt");
+}
+
 #[tokio::test(start_paused = true)]
 async fn queued_batch_without_time_left_returns_overloaded_unsent() {
     let bench = Bench::new(&[ALL]).await;

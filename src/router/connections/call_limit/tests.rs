@@ -1,0 +1,104 @@
+use std::time::Duration;
+
+use super::*;
+
+fn at(ms: u64) -> LocalInstant {
+    LocalInstant::from_duration(Duration::from_millis(ms))
+}
+
+impl CallLimit {
+    fn take(&self, calls: u32) {
+        self.permits.try_acquire_many(calls).unwrap().forget();
+    }
+
+    fn limit(&self) -> usize {
+        self.state.lock().unwrap().limit
+    }
+
+    /// Replies to calls that had 100 ms.
+    fn receive(&self, replies: usize, took_ms: u64) {
+        for _ in 0..replies {
+            self.on_reply(at(0), at(took_ms), at(100));
+        }
+    }
+}
+
+#[test]
+fn late_reply_halves_the_limit_once_for_the_calls_in_flight() {
+    let limit = CallLimit::new(64);
+    limit.take(64);
+    limit.on_late_reply(at(0), at(10));
+    assert_eq!((limit.limit(), limit.permits.available_permits()), (32, 0));
+    limit.on_late_reply(at(5), at(11));
+    limit.on_late_reply(at(10), at(12));
+    assert_eq!(limit.limit(), 32, "they were sent before");
+    for _ in 0..32 {
+        limit.return_permit();
+    }
+    assert_eq!(limit.permits.available_permits(), 0, "32 are in flight");
+    limit.return_permit();
+    assert_eq!(limit.permits.available_permits(), 1);
+    limit.on_late_reply(at(11), at(13));
+    assert_eq!(limit.limit(), 16);
+    limit.on_late_reply(at(14), at(15));
+    assert_eq!(limit.limit(), MIN_CALLS);
+}
+
+#[test]
+fn free_permits_are_taken_first() {
+    let limit = CallLimit::new(64);
+    limit.take(40);
+    limit.on_late_reply(at(0), at(10));
+    assert_eq!(limit.permits.available_permits(), 0);
+    for _ in 0..9 {
+        limit.return_permit();
+    }
+    assert_eq!(limit.permits.available_permits(), 1, "31 of 32 are in flight");
+}
+
+#[test]
+fn late_reply_of_few_calls_says_nothing_about_the_limit() {
+    let limit = CallLimit::new(64);
+    limit.take(31);
+    limit.on_late_reply(at(0), at(10));
+    assert_eq!(limit.limit(), 64);
+}
+
+#[test]
+fn limit_below_the_lowest_stays() {
+    let limit = CallLimit::new(2);
+    limit.take(2);
+    limit.on_late_reply(at(0), at(10));
+    limit.return_permit();
+    assert_eq!((limit.limit(), limit.permits.available_permits()), (2, 1));
+}
+
+#[test]
+fn prompt_replies_raise_the_limit_to_the_setting() {
+    let limit = CallLimit::new(20);
+    limit.take(20);
+    limit.on_late_reply(at(0), at(10));
+    limit.receive(15, 50);
+    limit.receive(100, 51);
+    assert_eq!(limit.limit(), 16, "15 took half of their time, the others more");
+    limit.receive(1, 50);
+    assert_eq!(limit.limit(), 17);
+    limit.receive(17 + 18 + 19, 1);
+    assert_eq!(limit.limit(), 20);
+    assert!(!limit.is_reduced.load(Ordering::Relaxed));
+    limit.receive(100, 1);
+    for _ in 0..20 {
+        limit.return_permit();
+    }
+    assert_eq!(limit.permits.available_permits(), 20);
+}
+
+#[test]
+fn closed_limit_stays_closed() {
+    let limit = CallLimit::new(64);
+    limit.take(40);
+    limit.permits.close();
+    limit.on_late_reply(at(0), at(10));
+    limit.return_permit();
+    assert!(limit.permits.is_closed());
+}
