@@ -14,8 +14,9 @@ pub(super) const RELEASE_GRACE: Duration = Duration::from_secs(5);
 /// How soon a call without an answer is sent again.
 pub(super) const RESEND_DELAY: Duration = Duration::from_millis(500);
 
-/// The longest pause of a release that keeps failing.
-const MAX_RESEND_DELAY: Duration = Duration::from_secs(16);
+/// The longest pause of a release that keeps failing. The lock of a caller that has gone may become
+/// free that much later than its server works again.
+const MAX_RESEND_DELAY: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PendingRelease {

@@ -251,6 +251,10 @@ impl ClientBuilder {
     /// calls wait here, first in, first out. A call whose deadline is near is not sent: it fails
     /// with [`Unavailable`](crate::ErrorKind::Unavailable) and has no effect at the server.
     /// Background renewals and releases are counted separately.
+    ///
+    /// A reply that misses its call's deadline while at least half of this number are in flight
+    /// halves the number for that connection, down to 16. Replies within half of their time raise it
+    /// again.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
         self.router.max_in_flight_per_server = calls;
         self.dialing = Some("max_in_flight");

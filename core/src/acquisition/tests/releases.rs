@@ -42,8 +42,10 @@ fn a_guard_that_is_dropped_is_released() {
     assert!(
         matches!(effects.hold_end, Some((LockMode::Write, "dropped", _))) && effects.notify_end
     );
-    // Failed releases are repeated after pauses that double.
-    for (pause, again) in [(500, 500), (1_000, 1_500)] {
+    // Failed releases are repeated after pauses that double, up to four seconds.
+    for (pause, again) in
+        [(500, 500), (1_000, 1_500), (2_000, 3_500), (4_000, 7_500), (4_000, 11_500)]
+    {
         assert_eq!(bench.worker_calls(), [Some(RELEASE), None]);
         let outcome = failed(CallErrorKind::TimedOut(None), Doubt::None);
         let effects = bench.on(AcquisitionEvent::WorkerReleaseReply { wait_only: false, outcome });
