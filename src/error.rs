@@ -203,7 +203,7 @@ impl fmt::Display for Error {
     }
 }
 
-debug_fields!(|error: Error| Error {
+debug_fields!(|error| Error {
     kind: error.0.kind,
     message: error.0.message,
     lock: error.0.lock,

@@ -146,18 +146,19 @@
 )]
 
 /// Implements `Debug` as the struct literal says. With `..` at the end, some fields are not shown.
+/// A lifetime is written `Type::<'_>`, so that rustfmt reads an expression.
 macro_rules! debug_fields {
-    (|$value:tt: $type:ty| $shown:ident { $($field:ident: $shown_as:expr,)* .. }) => {
-        debug_fields!(|$value: $type| $shown, finish_non_exhaustive, $($field: $shown_as),*);
+    (|$value:tt| $type:ident $(::<$life:lifetime>)? { $($field:ident: $shown:expr,)* .. }) => {
+        debug_fields!(|$value| $type $(<$life>)?, finish_non_exhaustive, $($field: $shown),*);
     };
-    (|$value:tt: $type:ty| $shown:ident { $($field:ident: $shown_as:expr),* $(,)? }) => {
-        debug_fields!(|$value: $type| $shown, finish, $($field: $shown_as),*);
+    (|$value:tt| $type:ident $(::<$life:lifetime>)? { $($field:ident: $shown:expr),* $(,)? }) => {
+        debug_fields!(|$value| $type $(<$life>)?, finish, $($field: $shown),*);
     };
-    (|$value:tt: $type:ty| $shown:ident, $end:ident, $($field:ident: $shown_as:expr),*) => {
-        impl std::fmt::Debug for $type {
+    (|$value:tt| $type:ident $(<$life:lifetime>)?, $end:ident, $($field:ident: $shown:expr),*) => {
+        impl std::fmt::Debug for $type $(<$life>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let $value = self;
-                f.debug_struct(stringify!($shown))$(.field(stringify!($field), &$shown_as))*.$end()
+                f.debug_struct(stringify!($type))$(.field(stringify!($field), &$shown))*.$end()
             }
         }
     };

@@ -26,7 +26,7 @@ impl Credentials {
     }
 }
 
-debug_fields!(|credentials: Credentials| Credentials { username: credentials.username, .. });
+debug_fields!(|credentials| Credentials { username: credentials.username, .. });
 
 /// The future that [`CredentialsProvider::credentials`] returns.
 pub type CredentialsFuture<'a> =

@@ -88,7 +88,7 @@ pub(super) enum RawStream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-debug_fields!(|dialer: Dialer| Dialer {
+debug_fields!(|dialer| Dialer {
     tls: dialer.tls.is_some(),
     credentials: dialer.credentials.is_some(),
     database: dialer.database,

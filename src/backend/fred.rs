@@ -44,7 +44,7 @@ pub struct FredConnector {
     health: ClientHealth,
 }
 
-debug_fields!(|connector: FredConnector| FredConnector {
+debug_fields!(|connector| FredConnector {
     tls: connector.config.uses_tls(),
     database: connector.config.database,
     ..

@@ -199,7 +199,7 @@ struct NativeCommands {
     place: Arc<str>,
 }
 
-debug_fields!(|commands: NativeCommands| NativeCommands { usable: commands.is_usable(), .. });
+debug_fields!(|commands| NativeCommands { usable: commands.is_usable(), .. });
 
 impl CommandConnection for NativeCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {

@@ -238,7 +238,7 @@ struct RedisCommands {
     _driver: Arc<AbortOnDrop>,
 }
 
-debug_fields!(|commands: RedisCommands| RedisCommands { usable: commands.is_usable(), .. });
+debug_fields!(|commands| RedisCommands { usable: commands.is_usable(), .. });
 
 impl CommandConnection for RedisCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {

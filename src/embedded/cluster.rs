@@ -184,10 +184,7 @@ impl Default for EmbeddedCluster {
     }
 }
 
-debug_fields!(|cluster: EmbeddedCluster| EmbeddedCluster {
-    servers: cluster.addresses().len(),
-    ..
-});
+debug_fields!(|cluster| EmbeddedCluster { servers: cluster.addresses().len(), .. });
 
 impl EmbeddedClusterBuilder {
     /// Sets the number of masters, from 1 to 1,000. Default: 3.

@@ -147,4 +147,4 @@ fn current_line(lua: &Lua) -> Option<usize> {
     None
 }
 
-debug_fields!(|state: LuaState| LuaState { compiled: state.compiled.len(), .. });
+debug_fields!(|state| LuaState { compiled: state.compiled.len(), .. });

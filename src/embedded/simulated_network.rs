@@ -125,7 +125,7 @@ impl SimulatedNetwork {
     }
 }
 
-debug_fields!(|_: SimulatedNetwork| SimulatedNetwork { .. });
+debug_fields!(|_| SimulatedNetwork { .. });
 
 impl NetworkMessage<'_> {
     /// Returns the words of the commands, if this is a message of commands.
@@ -134,7 +134,7 @@ impl NetworkMessage<'_> {
     }
 }
 
-debug_fields!(|message: NetworkMessage<'_>| NetworkMessage {
+debug_fields!(|message| NetworkMessage::<'_> {
     host: message.host,
     server: message.server,
     kind: message.kind,

@@ -370,7 +370,7 @@ fn random_id() -> Result<[u8; 11]> {
     Ok(random)
 }
 
-debug_fields!(|client: Client| Client { settings: client.client.settings, .. });
+debug_fields!(|client| Client { settings: client.client.settings, .. });
 
 /// Fails outside of a tokio runtime, which the library's tasks need.
 pub(crate) fn on_tokio() -> Result<()> {

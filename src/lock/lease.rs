@@ -368,7 +368,7 @@ fn risk_or_end(holding: &HeldLease) -> LocalInstant {
     holding.at_risk_from().map_or(holding.deadline, |from| from.min(holding.deadline))
 }
 
-debug_fields!(|lease: Lease| Lease {
+debug_fields!(|lease| Lease {
     name: lease.name(),
     mode: lease.mode(),
     fencing_token: lease.fencing_token(),

@@ -140,7 +140,7 @@ impl LockScan {
     }
 }
 
-debug_fields!(|scan: LockScan| LockScan {
+debug_fields!(|scan| LockScan {
     pattern: String::from_utf8_lossy(&scan.pattern),
     masters: scan.masters,
     ..

@@ -77,4 +77,4 @@ impl Mutex {
     }
 }
 
-debug_fields!(|mutex: Mutex| Mutex { name: mutex.name(), slot: mutex.slot(), .. });
+debug_fields!(|mutex| Mutex { name: mutex.name(), slot: mutex.slot(), .. });

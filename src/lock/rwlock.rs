@@ -317,4 +317,4 @@ impl RwLock {
     }
 }
 
-debug_fields!(|lock: RwLock| RwLock { name: lock.name(), slot: lock.slot(), .. });
+debug_fields!(|lock| RwLock { name: lock.name(), slot: lock.slot(), .. });

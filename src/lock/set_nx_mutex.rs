@@ -137,4 +137,4 @@ impl SetNxMutex {
     }
 }
 
-debug_fields!(|mutex: SetNxMutex| SetNxMutex { name: mutex.name(), slot: mutex.slot(), .. });
+debug_fields!(|mutex| SetNxMutex { name: mutex.name(), slot: mutex.slot(), .. });

@@ -186,11 +186,7 @@ impl<'a> IntoFuture for LockStatusQuery<'a> {
     }
 }
 
-debug_fields!(|query: LockStatusQuery<'_>| LockStatusQuery {
-    lock: query.lock,
-    page: query.page,
-    ..
-});
+debug_fields!(|query| LockStatusQuery::<'_> { lock: query.lock, page: query.page, .. });
 
 /// Whether a live holder is on any page.
 pub(crate) async fn is_locked(lock: &RwLock) -> Result<bool> {

@@ -138,7 +138,7 @@ fn hex_digit(byte: u8) -> Option<u8> {
     }
 }
 
-debug_fields!(|transfer: LeaseTransfer| LeaseTransfer {
+debug_fields!(|transfer| LeaseTransfer {
     name: transfer.name,
     mode: transfer.lease.mode,
     token: transfer.lease.token,

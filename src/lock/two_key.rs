@@ -231,7 +231,7 @@ impl TwoKeyRwLock {
     }
 }
 
-debug_fields!(|lock: TwoKeyRwLock| TwoKeyRwLock { keys: lock.keys[0].name, slot: lock.slot(), .. });
+debug_fields!(|lock| TwoKeyRwLock { keys: lock.keys[0].name, slot: lock.slot(), .. });
 
 /// The guard of a [`TwoKeyRwLock`].
 ///
@@ -273,7 +273,7 @@ impl TwoKeyGuard {
     }
 }
 
-debug_fields!(|guard: TwoKeyGuard| TwoKeyGuard {
+debug_fields!(|guard| TwoKeyGuard {
     lock: guard.hold.0.name(),
     mode: guard.mode,
     remaining: guard.remaining()

@@ -136,7 +136,7 @@ impl fmt::Display for UpgradeError {
     }
 }
 
-debug_fields!(|error: UpgradeError| UpgradeError { error: error.error, .. });
+debug_fields!(|error| UpgradeError { error: error.error, .. });
 
 impl StdError for UpgradeError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

@@ -358,7 +358,7 @@ impl ClusterAdapter {
     }
 }
 
-debug_fields!(|_: ClusterAdapter| ClusterAdapter { .. });
+debug_fields!(|_| ClusterAdapter { .. });
 
 impl AdapterCall {
     fn note_in_doubt(&mut self, attempt: Doubt) {

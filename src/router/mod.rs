@@ -105,7 +105,7 @@ impl Default for RouterConfig {
     }
 }
 
-debug_fields!(|config: RouterConfig| RouterConfig {
+debug_fields!(|config| RouterConfig {
     seeds: config.seeds,
     sentinels: config.sentinels,
     connect_timeout: config.connect_timeout,

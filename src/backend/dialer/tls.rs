@@ -48,7 +48,7 @@ impl Clone for TlsConfigCache {
     }
 }
 
-debug_fields!(|_: TlsConfigCache| TlsConfigCache { .. });
+debug_fields!(|_| TlsConfigCache { .. });
 
 impl TlsConfigCache {
     /// Connects with TLS. The certificate is checked against the host, even if that was resolved to

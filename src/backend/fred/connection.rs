@@ -132,7 +132,7 @@ impl Drop for FredConnection {
     }
 }
 
-debug_fields!(|connection: FredConnection| FredConnection { usable: connection.is_usable(), .. });
+debug_fields!(|connection| FredConnection { usable: connection.is_usable(), .. });
 
 impl FredTask {
     fn of(handle: ConnectHandle) -> FredTask {

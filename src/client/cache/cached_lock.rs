@@ -36,7 +36,7 @@ pub(crate) struct CachedLock {
 }
 
 // Without its lease, which refers to the lock.
-debug_fields!(|lock: CachedLock| CachedLock { lock: lock.lock, .. });
+debug_fields!(|lock| CachedLock { lock: lock.lock, .. });
 
 #[derive(Debug, Default)]
 struct LocalState {

@@ -158,7 +158,7 @@ impl SimulatedHost {
     }
 }
 
-debug_fields!(|host: SimulatedHost| SimulatedHost { number: host.number(), .. });
+debug_fields!(|host| SimulatedHost { number: host.number(), .. });
 
 #[derive(Clone, Debug)]
 struct HostClock(SimulatedHost);

@@ -178,7 +178,7 @@ impl FromStr for SentinelConfig {
     }
 }
 
-debug_fields!(|config: SentinelConfig| SentinelConfig {
+debug_fields!(|config| SentinelConfig {
     master: config.master,
     nodes: config.nodes,
     credentials: config.credentials.is_some(),

@@ -28,7 +28,7 @@ pub(super) struct UrlSettings {
 }
 
 // Not the URLs, which may contain passwords.
-debug_fields!(|settings: UrlSettings| UrlSettings {
+debug_fields!(|settings| UrlSettings {
     urls: settings.urls.len(),
     sentinel: settings.sentinel,
     dialer: settings.dialer

@@ -29,11 +29,7 @@ enum CachedGuardGrant {
 }
 
 // Without the token: reading it would consume it.
-debug_fields!(|guard: CachedGuardInner| CachedGuardInner {
-    name: guard.name(),
-    state: guard.state(),
-    ..
-});
+debug_fields!(|guard| CachedGuardInner { name: guard.name(), state: guard.state(), .. });
 
 impl CachedGuardInner {
     pub(super) fn new(entry: &Arc<CachedLock>, granted: CachedGrant) -> CachedGuardInner {
@@ -177,7 +173,7 @@ macro_rules! guard {
         #[must_use = "the lock is given back as soon as the guard is dropped"]
         pub struct $name(CachedGuardInner);
 
-        debug_fields!(|guard: $name| $name { name: guard.0.name(), state: guard.state(), .. });
+        debug_fields!(|guard| $name { name: guard.0.name(), state: guard.state(), .. });
 
         impl $name {
             /// Returns the fencing token: greater than the tokens of all earlier writers, local and

@@ -141,7 +141,7 @@ impl Drop for CachedRwLock {
     }
 }
 
-debug_fields!(|lock: CachedRwLock| CachedRwLock {
+debug_fields!(|lock| CachedRwLock {
     name: lock.name(),
     slot: lock.slot(),
     local: lock.cache_status(),

@@ -118,7 +118,7 @@ impl ReportedLeader {
     }
 }
 
-debug_fields!(|watcher: LeaderWatcher| LeaderWatcher {
+debug_fields!(|watcher| LeaderWatcher {
     leader: watcher.leader,
     poll_interval: watcher.poll_interval,
     seen: watcher.seen,

@@ -262,7 +262,7 @@ impl FencedValue {
     }
 }
 
-debug_fields!(|value: FencedValue| FencedValue {
+debug_fields!(|value| FencedValue {
     name: value.name(),
     lock: value.lock_name(),
     slot: value.slot(),

@@ -238,7 +238,7 @@ fn whole_ms(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000) as u64
 }
 
-debug_fields!(|writer: FencedWriter| FencedWriter {
+debug_fields!(|writer| FencedWriter {
     value: writer.value.name(),
     fencing_token: writer.token,
     ..

@@ -130,4 +130,4 @@ impl ReentrantOwner {
     }
 }
 
-debug_fields!(|_: ReentrantOwner| ReentrantOwner { .. });
+debug_fields!(|_| ReentrantOwner { .. });

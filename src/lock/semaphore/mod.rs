@@ -179,7 +179,7 @@ fn check_limit(limit: u32) -> Result<()> {
     }
 }
 
-debug_fields!(|semaphore: Semaphore| Semaphore {
+debug_fields!(|semaphore| Semaphore {
     name: semaphore.name(),
     slot: semaphore.slot(),
     limit: semaphore.limit,

@@ -176,7 +176,7 @@ impl<'a> IntoFuture for SemaphoreStatusQuery<'a> {
     }
 }
 
-debug_fields!(|query: SemaphoreStatusQuery<'_>| SemaphoreStatusQuery {
+debug_fields!(|query| SemaphoreStatusQuery::<'_> {
     semaphore: query.semaphore,
     page: query.page,
     ..

@@ -156,7 +156,7 @@ impl GroupedCall {
     }
 }
 
-debug_fields!(|_: ReplicatedCallPools| ReplicatedCallPools { .. });
+debug_fields!(|_| ReplicatedCallPools { .. });
 
 impl ReplicaPool {
     fn push(self: Arc<Self>, address: &Address, entry: GroupedCall) {

@@ -173,7 +173,7 @@ impl SlotMap {
     }
 }
 
-debug_fields!(|map: SlotMap| SlotMap {
+debug_fields!(|map| SlotMap {
     nodes: map.nodes,
     ids: map.ids,
     without_address: map.without_address,

@@ -380,7 +380,7 @@ impl SentinelState {
     }
 }
 
-debug_fields!(|group: SentinelGroup| SentinelGroup { settings: group.settings, .. });
+debug_fields!(|group| SentinelGroup { settings: group.settings, .. });
 
 impl From<SentinelError> for ConnectionError {
     fn from(error: SentinelError) -> ConnectionError {
