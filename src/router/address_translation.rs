@@ -42,6 +42,9 @@ impl AddressTranslator {
 
 impl fmt::Debug for AddressTranslator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Translation(set)" } else { "Translation(none)" })
+        f.write_str(match self.0 {
+            Some(_) => "AddressTranslator(set)",
+            None => "AddressTranslator(none)",
+        })
     }
 }

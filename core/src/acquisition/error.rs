@@ -7,7 +7,10 @@ use crate::protocol::{CallError, ConfirmationError};
 pub enum AcquisitionError {
     #[error("the lease is lost; stop the work that it protects")]
     LeaseLost,
-    #[error("the transfer is not valid: its lease has ended, or another client has accepted it")]
+    #[error(
+        "the transfer is not valid: its lease has ended, or another client has accepted it; \
+         acquire the lock instead"
+    )]
     UnknownTransfer,
     #[error(
         "the lease was revoked and cannot be extended; finish and release it before its deadline"
@@ -27,7 +30,7 @@ pub enum AcquisitionError {
     LimitMismatch { limit: u32, expected: Option<u32> },
     #[error(transparent)]
     Unconfirmed(#[from] ConfirmationError),
-    #[error("the answer came when the lease was over")]
+    #[error("the reply with the lease came after its end; request a longer lease")]
     GrantExpired,
     #[error("the client is shut down")]
     ShutDown,

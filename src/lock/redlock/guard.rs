@@ -183,7 +183,8 @@ impl RedlockGuard {
             )
         } else if renewed < self.majority() {
             let message = format!(
-                "{renewed} of the {} members that form a majority renewed the lease",
+                "{renewed} of the {} members that form a majority renewed the lease; \
+                 renew it again, or finish before its deadline",
                 self.majority()
             );
             error(ErrorKind::Unavailable, &message)

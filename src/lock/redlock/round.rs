@@ -147,8 +147,8 @@ impl Round {
     fn clock_is_wrong(&self, ahead: &MemberName, behind: &MemberName, by: Duration) -> Error {
         let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
         let message = format!(
-            "{ahead} of {members} gave a token that is {:.0} s ahead of the clock of {behind}: its clock is wrong, or theirs, and less than \
-             {majority} members are left without it",
+            "{ahead} of {members} gave a token that is {:.0} s ahead of the clock of \
+             {behind}: its clock is wrong, or theirs, and less than {majority} members are left without it",
             by.as_secs_f64()
         );
         self.with_lock(Error::new(ErrorKind::Unavailable, message))
