@@ -192,10 +192,14 @@ impl HeldLease {
         self.overdue_from().is_some_and(|from| from <= now) || self.health != LeaseHealth::Healthy
     }
 
-    /// From when on the next renewal is late.
+    /// From when on the next renewal is late. The cache sends a keep-alive at least once in a sixth
+    /// of the lease.
     fn overdue_from(&self) -> Option<LocalInstant> {
         match self.renewal_timer {
-            RenewalTimer::Disabled => None,
+            RenewalTimer::Disabled => {
+                let keepalive = self.keepalive.as_ref()?;
+                Some(keepalive.sent_at.saturating_add(self.options.lease / 3))
+            }
             RenewalTimer::DueAt(due) | RenewalTimer::InFlight(due) => {
                 Some(due.saturating_add(self.options.lease / 6))
             }

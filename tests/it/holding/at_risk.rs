@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{LeaseState, Redlock, RenewalPolicy};
+use rwlease::{Client, LeaseState, Redlock, RenewalPolicy};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::events::on_event;
@@ -147,6 +147,27 @@ async fn at_risk_of_other_guards_is_that_of_their_leases() {
     };
     timeout(30 * SECOND, all).await.unwrap();
     assert!(cached.is_held(), "the longest lease");
+}
+
+/// The cache has a guard's lease renewed by keep-alives, which go on until the server answers.
+#[tokio::test(start_paused = true)]
+async fn at_risk_of_a_cached_guard_comes_before_its_end() {
+    let engine = engine();
+    let locks = Client::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
+    let cached = locks.rwlock("cached").unwrap().cached().unwrap();
+    while cached.cache_status().hold.is_none() {
+        drop(cached.read().await.unwrap());
+        sleep(MS).await;
+    }
+    let guard = cached.write().await.unwrap();
+    let quiet = timeout(30 * SECOND, guard.at_risk()).await;
+    assert!(quiet.is_err() && guard.state() == LeaseState::Held, "keep-alives succeed");
+    engine.faults().pause(0);
+    timeout(7 * SECOND, guard.at_risk()).await.expect("it comes before the end of the lease");
+    assert!(guard.is_held() && guard.state() == LeaseState::Uncertain);
+    engine.faults().resume(0);
+    sleep(2 * SECOND).await;
+    assert_eq!(guard.state(), LeaseState::Held, "a false alarm");
 }
 
 /// A majority of three is two, so one member at risk is no alarm.

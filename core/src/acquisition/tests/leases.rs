@@ -213,6 +213,22 @@ fn a_lease_whose_renewal_fails_is_at_risk_when_half_of_it_is_left() {
     assert_eq!(risk(&bench.on(AcquisitionEvent::TimerFired)), Some(LEASE / 3));
 }
 
+/// The cache sends its keep-alives, and the worker no renewals.
+#[test]
+fn a_cached_lease_whose_keep_alive_is_not_answered_is_at_risk_after_half_of_it() {
+    let mut bench = Bench::held_lease(LockMode::Write, 5, |options| {
+        (options.renewal, options.is_cacheable) = (RenewalPolicy::Manual, true);
+    });
+    assert_eq!(bench.lease().at_risk_from(), Some(at(4_500)));
+    assert!(!bench.after(2_999).is_uncertain());
+    assert!(bench.after(1).is_uncertain(), "a sixth after a sixth");
+    let effects = bench.after(1_500).on(AcquisitionEvent::TimerFired);
+    assert!(effects.notify_waiters && risk(&effects).is_none(), "not for cached locks");
+    let _ = bench.renewed_by(RenewReply::Renewed, 5, LEASE);
+    assert_eq!(bench.lease().at_risk_from(), Some(at(9_000)));
+    assert!(!bench.is_uncertain());
+}
+
 #[test]
 fn a_lease_that_is_revoked_released_or_lost_is_not_at_risk() {
     let mut revoked = Bench::held_lease(LockMode::Write, 5, |_| {});
