@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rwlease::{CacheConfig, Client, ClientBuilder, ErrorKind, Redlock, Result, RetryPolicy};
+use rwlease::{
+    CacheConfig, Client, ClientBuilder, ErrorKind, LockMode, Redlock, Result, RetryPolicy,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::fixture::{MS, SECOND, client, engine};
@@ -301,4 +303,57 @@ fn client_with_minimum_settings_does_not_spin() {
             assert!(scripts < 5 * 3_000, "{name}, stopped: {stopped}: {scripts} scripts in 5 s");
         }
     }
+}
+
+/// Waits for a guard of another client, by a plain lock and by a semaphore.
+#[tokio::test(start_paused = true)]
+async fn max_queue_len_without_a_limit_queues() {
+    for most in [9_999_999_999_999, 10_000_000_000_000, u64::MAX] {
+        let engine = engine();
+        let others = client(&engine).await;
+        let settings = Client::builder().max_queue_len(most);
+        let locks = settings.connect_embedded(&engine).await.unwrap();
+        let taken = others.rwlock("taken").unwrap().write().await.unwrap();
+        let permit = others.semaphore("permits", 1).unwrap().acquire(1).await.unwrap();
+        let (lock, semaphore) =
+            (locks.rwlock("taken").unwrap(), locks.semaphore("permits", 1).unwrap());
+        let (written, read, acquired, ()) = tokio::join!(
+            async { lock.write().await.map(drop) },
+            async { lock.read().await.map(drop) },
+            async { semaphore.acquire(1).await.map(drop) },
+            async {
+                sleep(SECOND).await;
+                drop((taken, permit));
+            },
+        );
+        written.and(read).and(acquired).unwrap_or_else(|error| panic!("{most}: {error}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_queue_len_of_zero_grants_a_free_lock_and_waits_for_none() {
+    let engine = engine();
+    let others = client(&engine).await;
+    let locks = Client::builder().max_queue_len(0).connect_embedded(&engine).await.unwrap();
+    let (lock, taken) = (locks.rwlock("free").unwrap(), others.rwlock("taken").unwrap());
+    let _ = lock.write().await.unwrap().release().await.unwrap();
+    drop(lock.read().await.unwrap().upgrade().await.unwrap());
+    drop(locks.semaphore("permits", 1).unwrap().acquire(1).await.unwrap());
+    let guard = taken.write().await.unwrap();
+    let cached = locks.rwlock("taken").unwrap().cached().unwrap();
+    let is_full = |kind: ErrorKind| assert_eq!(kind, ErrorKind::QueueFull);
+    is_full(locks.rwlock("taken").unwrap().read().await.unwrap_err().kind());
+    is_full(cached.write().await.unwrap_err().kind());
+    let _ = guard.release().await.unwrap();
+    for _ in 0..100 {
+        drop(cached.write().await.unwrap());
+        sleep(10 * MS).await;
+    }
+    assert_eq!(cached.cache_status().hold, Some(LockMode::Write));
+    // Another request of this client has it, by the cached lease.
+    let guard = cached.read().await.unwrap();
+    drop(cached.read().await.unwrap());
+    is_full(cached.write().await.unwrap_err().kind());
+    drop(guard);
+    drop(cached.write().await.unwrap());
 }

@@ -22,6 +22,10 @@ use crate::time::LocalInstant;
 /// The maximum repetitions of a try that dead readers block, until all of them are swept.
 const MAX_TRY_SWEEPS: u32 = 10_000;
 
+/// The largest limit of a queue that is sent. The fast paths take twelve digits, and no server has
+/// memory for more waiters.
+const MAX_QUEUE_LEN: u64 = 999_999_999_999;
+
 const FAR_FUTURE: LocalInstant = LocalInstant::from_duration(Duration::MAX);
 
 /// A request that makes calls or has a place in the queue.
@@ -262,7 +266,7 @@ impl AcquireState {
             },
             waiter_ttl: poll.waiter_ttl,
             ticket: self.ticket,
-            max_queue_len: ctx.settings.max_queue_len,
+            max_queue_len: ctx.settings.max_queue_len.min(MAX_QUEUE_LEN),
             subscribed_server: None,
             only_for_cached: self.is_try || matches!(self.policy, WaitPolicy::Try { .. }),
         }

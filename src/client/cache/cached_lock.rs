@@ -158,7 +158,7 @@ impl CachedLock {
         if let Some(share) = self.try_fast_path(mode, now) {
             return Ok(Some(CachedGrant::Shared(share)));
         }
-        if self.conflicts_with(mode) {
+        if self.conflicts_with(&self.lock_local(), mode) {
             return Ok(None);
         }
         telemetry::record_uncached_try();
@@ -193,14 +193,14 @@ impl CachedLock {
         self.lock_local().policy.record_uncached_use(now);
     }
 
-    /// Whether a local guard or request is in the way of a try. Readers never are in the way of a
-    /// reader: the server may grant what a closed gate does not.
-    fn conflicts_with(&self, mode: LockMode) -> bool {
+    /// Whether a local guard or request is in the way of a request that does not wait. Readers are
+    /// never in the way of a reader: the server may grant what a closed gate does not.
+    fn conflicts_with(&self, local: &LocalState, mode: LockMode) -> bool {
         let excludes = |lease: &Arc<CachedLease>| match mode {
             LockMode::Read => lease.gate.snapshot().has_writer(),
             LockMode::Write => !lease.gate.snapshot().is_unused(),
         };
-        let (local, current) = (self.lock_local(), self.lease());
+        let current = self.lease();
         local.draining_leases.iter().chain(&current).any(excludes) || local.queue.must_wait(mode)
     }
 
@@ -221,8 +221,10 @@ impl CachedLock {
             return Ok(LocalAcquire::Uncached(reason));
         }
         let limit = self.client.settings.acquisition.max_queue_len;
-        if local.queue.len() as u64 >= limit {
-            let len = local.queue.len();
+        let len = local.queue.len();
+        // A request that no other one precedes waits for the server's answer alone. That is also
+        // allowed if the limit is 0.
+        if len as u64 >= limit && (len > 0 || self.conflicts_with(&local, mode)) {
             let message = format!(
                 "the local queue is full: {len} requests are waiting (`max_queue_len` is {limit})"
             );

@@ -25,6 +25,17 @@ fn a_waiter_polls_by_its_place_and_ends_with_its_time() {
     assert!(matches!(bench.state, AcquisitionState::Releasing(_)), "it leaves the queue");
 }
 
+/// The scripts refuse a larger limit.
+#[test]
+fn a_queue_without_a_limit_has_the_largest_that_the_fast_paths_take() {
+    for (most, sent) in [(0, 0), (10_000, 10_000), (u64::MAX, 999_999_999_999)] {
+        let mut bench = Bench::waiting(LockMode::Read);
+        bench.settings.max_queue_len = most;
+        let RequestStep::Send { acquire, .. } = bench.call() else { panic!() };
+        assert_eq!(acquire.wait.unwrap().max_queue_len, sent);
+    }
+}
+
 #[test]
 fn a_place_in_the_queue_is_told_once() {
     let mut bench = Bench::waiting(LockMode::Read);
