@@ -87,6 +87,12 @@ impl RenewalBudget {
         self.renewals_left != Some(0) && self.hold_deadline.is_none_or(|ends| now < ends)
     }
 
+    /// Allows one more renewal than the limit, for the claim of a pushed grant.
+    pub fn allow_one_more(&mut self, is_allowed: bool) {
+        self.renewals_left =
+            self.renewals_left.map(|left| left.saturating_add(u32::from(is_allowed)));
+    }
+
     pub fn record_renewal(&mut self) {
         self.renewals_left = self.renewals_left.map(|left| left.saturating_sub(1));
     }

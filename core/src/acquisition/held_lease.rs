@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::acquisition::acquire_state::{AcquireState, NewLease};
 use crate::acquisition::deadline::{self, RenewalBudget};
 use crate::acquisition::event::{
-    Context, Effects, LossRecord, RequestStep, TelemetryEvent, WorkerCall,
+    Context, Effects, GrantSource, LossRecord, RequestStep, TelemetryEvent, WorkerCall,
 };
 use crate::acquisition::in_doubt::{self, InDoubtUntil};
 use crate::acquisition::lease_options::LeaseOptions;
@@ -41,6 +41,8 @@ pub struct HeldLease {
     pub(super) renewals: RenewalBudget,
     pub(super) renewal_timer: RenewalTimer,
     holds_query: HoldsQuery,
+    /// Whether the server knows that this client has the lease: a pushed grant must be claimed.
+    pub(super) is_claimed: bool,
     /// The latest moment at which an ended call may still run at the server.
     pub(super) in_doubt: Option<InDoubtUntil>,
     /// The upgrade in flight.
@@ -121,10 +123,9 @@ impl HeldLease {
         } = granted;
         let options = request.options.clone();
         let keep_until = options.at_least.map(|least| taken_at.saturating_add(to_millis(least)));
-        let claims = claim_or_renew_at <= ctx.now;
+        let is_claimed = source != GrantSource::Push;
         let mut renewals = options.renewals(ctx.now);
-        renewals.renewals_left =
-            renewals.renewals_left.map(|left| left.saturating_add(u32::from(claims)));
+        renewals.allow_one_more(!is_claimed);
         let mut held_lease = HeldLease {
             mode: request.mode(),
             token: grant.token,
@@ -138,6 +139,7 @@ impl HeldLease {
             renewals,
             renewal_timer: RenewalTimer::Disabled,
             holds_query: HoldsQuery::default(),
+            is_claimed,
             in_doubt: request.in_doubt(),
             upgrade: None,
             pending_change: None,
@@ -146,7 +148,7 @@ impl HeldLease {
         };
         if held_lease.options.is_cacheable {
             let Grant { last_token, recall_mode, .. } = grant;
-            let keepalive = Keepalive { sent_at, is_claimed: !claims, last_token, recall_mode };
+            let keepalive = Keepalive { sent_at, is_claimed, last_token, recall_mode };
             held_lease.keepalive = Some(Box::new(keepalive));
         }
         held_lease.schedule_renewal(claim_or_renew_at, ctx.now);
@@ -267,14 +269,9 @@ impl HeldLease {
         self.is_risk_reported = false;
         self.renewals = self.options.renewals(ctx.now);
         self.deadline = self.renewals.clamp_to_hold(self.deadline);
-        // A claim that is due or in flight does not count against the limit.
-        let is_due = match self.renewal_timer {
-            RenewalTimer::Disabled => false,
-            RenewalTimer::DueAt(due) => due <= ctx.now,
-            RenewalTimer::InFlight(_) => true,
-        };
-        let left = &mut self.renewals.renewals_left;
-        *left = left.map(|left| left.saturating_add(u32::from(is_due)));
+        // A claim does not count against the limit, and neither does a renewal in flight.
+        let is_in_flight = matches!(self.renewal_timer, RenewalTimer::InFlight(_));
+        self.renewals.allow_one_more(is_in_flight || !self.is_claimed);
         if let RenewalTimer::DueAt(due) = self.renewal_timer {
             self.schedule_renewal(due, ctx.now);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::acquisition::acquire_state::{AcquireState, NewLease};
 use crate::acquisition::deadline;
 use crate::acquisition::error::AcquisitionError;
-use crate::acquisition::event::{Context, Effects, RequestStep, WorkerCall};
+use crate::acquisition::event::{Context, Effects, GrantSource, RequestStep, WorkerCall};
 use crate::acquisition::held_lease::{HeldLease, LeaseHealth};
 use crate::acquisition::lease_options::WaitPolicy;
 use crate::acquisition::pending_change::{ChangeKind, PendingChange};
@@ -77,10 +77,8 @@ impl HeldLease {
             self.health = LeaseHealth::Healthy;
         }
         self.extend(deadline, margin);
-        if claim_or_renew_at <= ctx.now {
-            let left = &mut self.renewals.renewals_left;
-            *left = left.map(|left| left.saturating_add(1));
-        }
+        self.is_claimed = source != GrantSource::Push;
+        self.renewals.allow_one_more(!self.is_claimed);
         self.schedule_renewal(claim_or_renew_at, ctx.now);
         effects.wake_worker_by(self.next_due());
         effects.notify_waiters = true;

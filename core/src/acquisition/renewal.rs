@@ -112,7 +112,7 @@ impl HeldLease {
                 if self.health == LeaseHealth::RenewalFailing {
                     self.health = LeaseHealth::Healthy;
                 }
-                self.is_risk_reported = false;
+                (self.is_risk_reported, self.is_claimed) = (false, true);
                 self.renewals.record_renewal();
                 self.record_keepalive(grant, sent_at, effects);
                 let margin = self.margin_of(grant, envelope.server_now, ctx);

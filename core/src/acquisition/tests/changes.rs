@@ -95,6 +95,20 @@ fn a_downgrade_is_called_off_until_it_is_sent() {
 }
 
 #[test]
+fn the_limit_of_renewals_counts_all_of_an_upgrade_that_was_answered_late() {
+    let manual = |options: &mut LeaseOptions| options.renewal = RenewalPolicy::Manual;
+    let mut bench = Bench::held_lease(LockMode::Read, 5, manual);
+    assert!(matches!(bench.upgrade(None), RequestStep::CallNow));
+    bench.call();
+    let mut reply = bench.reply(AcquireReply::Granted(bench.grant(6, LEASE)));
+    bench.after(3_500);
+    (reply.received_at, reply.sent_at) = (bench.now, at(0));
+    let granted = bench.on(AcquisitionEvent::AcquireReply(Ok(reply))).next_step;
+    assert!(matches!(granted, Some(RequestStep::Granted { token: 6, .. })), "{granted:?}");
+    assert_eq!(bench.worker_calls(), [None, None]);
+}
+
+#[test]
 fn downgrade_of_a_read_or_during_a_downgrade_sends_nothing() {
     let mut reading = Bench::held_lease(LockMode::Read, 5, |_| {});
     let mut downgrading = Bench::held_lease(LockMode::Write, 5, |_| {});

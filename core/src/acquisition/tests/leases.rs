@@ -229,6 +229,63 @@ fn a_cached_lease_whose_keep_alive_is_not_answered_is_at_risk_after_half_of_it()
     assert!(!bench.is_uncertain());
 }
 
+/// The reply comes after a third of the lease, when a renewal is due. It is no claim.
+#[test]
+fn the_limit_of_renewals_counts_all_of_a_lease_whose_grant_was_answered_late() {
+    let policy = WaitPolicy::Queue { deadline: None };
+    let granted_late = |renewal, reserved| {
+        let change = |options: &mut LeaseOptions| {
+            (options.renewal, options.reserved) = (renewal, reserved);
+        };
+        let mut bench = Bench::new(LockMode::Write, change, policy);
+        bench.call();
+        let mut reply = bench.reply(AcquireReply::Granted(bench.grant(5, LEASE)));
+        bench.after(3_500);
+        (reply.received_at, reply.sent_at) = (bench.now, at(0));
+        let granted = bench.on(AcquisitionEvent::AcquireReply(Ok(reply))).next_step;
+        assert!(matches!(granted, Some(RequestStep::Granted { .. })), "{granted:?}");
+        if reserved {
+            let _ = bench.on(AcquisitionEvent::BeginUse);
+        }
+        bench
+    };
+    for reserved in [false, true] {
+        let mut manual = granted_late(RenewalPolicy::Manual, reserved);
+        assert_eq!(manual.worker_calls(), [None, None], "{reserved}");
+        let mut once = granted_late(RenewalPolicy::Limited(1), reserved);
+        assert!(once.is_renewed(), "{reserved}");
+        let _ = once.renewed_by(RenewReply::Renewed, 5, LEASE);
+        assert_eq!(once.after(4_000).worker_calls(), [None, None], "{reserved}");
+    }
+    let change = |options: &mut LeaseOptions| {
+        (options.renewal, options.is_cacheable) = (RenewalPolicy::Manual, true);
+    };
+    let mut pushed = Bench::new(LockMode::Write, change, policy);
+    pushed.call();
+    let _ = pushed.acquired(QUEUED);
+    assert!(matches!(pushed.push(5, LEASE), RequestStep::Granted { .. }));
+    assert!(pushed.is_renewed(), "the claim");
+    let _ = pushed.renewed_by(RenewReply::Renewed, 5, LEASE);
+    assert_eq!(pushed.after(4_000).worker_calls(), [None, None]);
+}
+
+#[test]
+fn a_reserved_lease_whose_claim_failed_is_claimed_in_use() {
+    let change = |options: &mut LeaseOptions| {
+        (options.renewal, options.reserved) = (RenewalPolicy::Manual, true);
+    };
+    let mut bench = Bench::new(LockMode::Write, change, WaitPolicy::Queue { deadline: None });
+    bench.call();
+    let _ = bench.acquired(QUEUED);
+    assert!(matches!(bench.push(5, LEASE), RequestStep::Granted { .. }));
+    assert!(bench.is_renewed(), "the claim");
+    let _ = bench.on(AcquisitionEvent::RenewReply(no_answer()));
+    let _ = bench.on(AcquisitionEvent::BeginUse);
+    assert!(bench.after(1_000).is_renewed(), "the claim again");
+    let _ = bench.renewed_by(RenewReply::Renewed, 5, LEASE);
+    assert_eq!(bench.after(4_000).worker_calls(), [None, None]);
+}
+
 #[test]
 fn a_lease_that_is_revoked_released_or_lost_is_not_at_risk() {
     let mut revoked = Bench::held_lease(LockMode::Write, 5, |_| {});
