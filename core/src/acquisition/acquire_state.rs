@@ -52,8 +52,8 @@ pub struct AcquireState {
     pub(super) call_deadline: Option<LocalInstant>,
     /// Attempts of earlier calls that may still be carried out.
     pub(super) in_doubt: Option<InDoubtUntil>,
-    /// Whether an earlier wait was given up and has not been ended at the server.
-    earlier_wait_open: bool,
+    /// Whether the server may still have an earlier upgrade, which waits or was granted.
+    earlier_upgrade_open: bool,
     /// A grant that was pushed.
     pub(super) pushed_grant: Option<PushedGrant>,
     /// When to poll.
@@ -136,7 +136,7 @@ impl AcquireState {
             silent_since: None,
             call_deadline: None,
             in_doubt: None,
-            earlier_wait_open: false,
+            earlier_upgrade_open: false,
             pushed_grant: None,
             poll_at: now,
             max_poll_delay: None,
@@ -150,10 +150,10 @@ impl AcquireState {
         mut self,
         hold_deadline: Option<LocalInstant>,
         in_doubt: Option<InDoubtUntil>,
-        earlier_wait_open: bool,
+        earlier_upgrade_open: bool,
     ) -> AcquireState {
-        (self.hold_deadline, self.in_doubt, self.earlier_wait_open) =
-            (hold_deadline, in_doubt, earlier_wait_open);
+        (self.hold_deadline, self.in_doubt, self.earlier_upgrade_open) =
+            (hold_deadline, in_doubt, earlier_upgrade_open);
         self
     }
 
@@ -172,7 +172,7 @@ impl AcquireState {
 
     /// Whether it may have something at the server although the server refused.
     pub(super) fn may_be_recorded(&self) -> bool {
-        self.in_doubt().is_some() || self.earlier_wait_open
+        self.in_doubt().is_some() || self.earlier_upgrade_open
     }
 
     /// When the state of this acquisition at the server has expired.

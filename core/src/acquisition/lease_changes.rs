@@ -46,13 +46,14 @@ impl HeldLease {
             };
         }
         let pending = self.pending_change.take();
-        let earlier_wait_open =
-            pending.as_ref().is_some_and(|one| one.transition == ChangeKind::EndUpgradeWait);
+        // Either the end of an earlier wait, or the downgrade of a write: if this upgrade ends
+        // without a grant, the write or the wait at the server must still be undone.
+        let earlier_upgrade_open = pending.is_some();
         let goal = AcquireKind::Upgrade { token: self.token };
         let upgrade = AcquireState::new(goal, &self.options, policy, ctx.now).continue_upgrade(
             self.renewals.hold_deadline,
             pending.and_then(|pending| pending.doubt.in_doubt),
-            earlier_wait_open,
+            earlier_upgrade_open,
         );
         self.upgrade = Some(Box::new(upgrade));
         RequestStep::CallNow
@@ -115,11 +116,14 @@ impl HeldLease {
         effects.wake_worker_by(ctx.now);
     }
 
+    /// The holder writes again. The downgrade of an upgrade that was given up is not cancelled: its
+    /// holder reads.
     pub(super) fn cancel_downgrade(&mut self, effects: &mut Effects) {
+        let is_writer = self.mode == LockMode::Write;
         let waits = |pending: &PendingChange| {
             pending.transition == ChangeKind::Downgrade && !pending.may_be_in_flight()
         };
-        if self.pending_change.as_deref().is_some_and(waits) {
+        if is_writer && self.pending_change.as_deref().is_some_and(waits) {
             self.pending_change = None;
         }
         effects.notify_waiters = true;

@@ -1,6 +1,7 @@
 //! Upgrades and downgrades.
 
 use super::*;
+use crate::acquisition::ChangeKind;
 
 #[test]
 fn a_late_push_of_the_read_is_no_upgrade() {
@@ -92,6 +93,37 @@ fn a_downgrade_is_called_off_until_it_is_sent() {
     let _ = bench.on(AcquisitionEvent::TimerFired);
     let _ = bench.on(AcquisitionEvent::CancelDowngrade);
     assert!(bench.lease().pending_change().is_some());
+}
+
+/// The holder reads, and the server has the write of an upgrade that was given up.
+fn with_unwanted_write() -> Bench {
+    let mut bench = Bench::upgrading(5);
+    let _ = bench.on(AcquisitionEvent::RequestEnded);
+    assert_eq!(bench.worker_calls(), [None, Some(END_WAIT)]);
+    let grant = bench.grant(6, LEASE);
+    let _ = bench.released(true, ReleaseReply::UpgradeGranted(grant));
+    bench
+}
+
+#[test]
+fn a_granted_upgrade_that_was_given_up_is_undone_if_the_next_one_fails() {
+    let mut bench = with_unwanted_write();
+    assert!(matches!(bench.upgrade(Some(bench.now)), RequestStep::CallNow));
+    bench.call();
+    let failure = failed(CallErrorKind::TimedOut(None), Doubt::None);
+    assert_eq!(kind_of(bench.failed(failure)), ErrorKind::Unavailable);
+    assert_eq!(bench.worker_calls(), [None, Some(END_WAIT)]);
+    let grant = bench.grant(6, LEASE);
+    let _ = bench.released(true, ReleaseReply::UpgradeGranted(grant));
+    assert!(matches!(bench.worker_calls(), [None, Some(WorkerCall::Downgrade(_))]));
+}
+
+#[test]
+fn the_downgrade_of_an_upgrade_that_was_given_up_is_not_called_off() {
+    let mut bench = with_unwanted_write();
+    let _ = bench.on(AcquisitionEvent::CancelDowngrade);
+    assert_eq!(bench.lease().pending_change(), Some(ChangeKind::Downgrade));
+    assert!(matches!(bench.worker_calls(), [None, Some(WorkerCall::Downgrade(_))]));
 }
 
 #[test]
