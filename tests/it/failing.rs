@@ -182,6 +182,28 @@ async fn client_that_fails_loses_cached_leases() {
     assert_eq!(error.kind(), ErrorKind::ClientFailed);
 }
 
+/// The task that looks after a cached lease panics, before the client is known to have failed.
+#[tokio::test(start_paused = true)]
+async fn cached_lock_whose_task_panics_loses_its_lease() {
+    let panic_at = PanicAt::events(vec!["rwlease.recall"]);
+    let bench = Bench::new().await;
+    let cached = bench.locks.rwlock("cached").unwrap().cached().unwrap();
+    while cached.cache_status().hold.is_none() {
+        drop(cached.write().await.unwrap());
+        sleep(SECOND / 100).await;
+    }
+    let guard = cached.write().await.unwrap();
+    let watch = guard.watch();
+    panic_at.arm(true);
+    let _other = spawn_write(&bench._others.rwlock("cached").unwrap());
+    timeout(SECOND, watch.ended()).await.expect("it is told");
+    assert!(!guard.is_held() && watch.cancellation_token().is_cancelled());
+    sleep(SECOND).await;
+    assert_eq!(*bench.losses.lock().unwrap(), ["cached", "held"]);
+    let error = timeout(SECOND, cached.read().into_future()).await.expect("it ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ClientFailed);
+}
+
 /// Panics when it is called, or when its future is polled.
 #[cfg(any(feature = "native", feature = "redis"))]
 struct NoCredentials {

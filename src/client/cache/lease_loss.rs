@@ -21,10 +21,12 @@ pub(super) fn mark_lost(cached_lock: &CachedLock, lease: &CachedLease, now: Loca
         return; // the client has ended
     };
     if guards > 0 {
-        let reason = match cached_lock.client.failure() {
-            Some(_) => "client_failed",
-            None if now < ends => "not_held",
-            None => "expired",
+        // A panic of a task fails the client as soon as the task has ended.
+        let has_failed = cached_lock.client.failure().is_some() || std::thread::panicking();
+        let reason = match has_failed {
+            true => "client_failed",
+            false if now < ends => "not_held",
+            false => "expired",
         };
         let loss = LeaseLoss {
             lock: cached_lock.lock.name.clone(),

@@ -64,7 +64,7 @@ impl Drop for TaskDropGuard {
 }
 
 /// A lease that a task looks after. If the task is dropped, the lease grants nothing more and is
-/// released.
+/// released. If the task has panicked, the lease is lost for its guards.
 struct LeaseDropGuard {
     cached_lock: Arc<CachedLock>,
     lease: Arc<CachedLease>,
@@ -98,11 +98,16 @@ impl LeaseDropGuard {
 impl Drop for LeaseDropGuard {
     fn drop(&mut self) {
         if !self.is_done {
-            self.cached_lock.close_gate(&self.lease);
-            self.lease.gate.mark_lost();
-            self.cached_lock.remove_drained(&self.lease);
             let LeaseDropGuard { cached_lock, lease, .. } = self;
-            cached_lock.client.apply(&lease.acquisition, AcquisitionEvent::Abandon);
+            cached_lock.close_gate(lease);
+            if std::thread::panicking() {
+                let now = cached_lock.client.clock.now();
+                emit_in_drop(|| lease_loss::mark_lost(cached_lock, lease, now));
+            } else {
+                lease.gate.mark_lost();
+                cached_lock.client.apply(&lease.acquisition, AcquisitionEvent::Abandon);
+            }
+            cached_lock.remove_drained(lease);
         }
         emit_in_drop(|| telemetry::add_leases(-1));
     }
