@@ -102,9 +102,24 @@ impl Clock for SystemClock {
 /// Wakes the long sleeps of the process if the machine may have been suspended since the last call.
 fn wake_after_suspend() {
     static SUSPENDED_MS: AtomicU64 = AtomicU64::new(0);
-    if suspended().is_none_or(|suspended| is_longer(&SUSPENDED_MS, suspended)) {
+    static NOTIFIED_NANOS: AtomicU64 = AtomicU64::new(0);
+    let must_notify = match suspended() {
+        Some(suspended) => is_longer(&SUSPENDED_MS, suspended),
+        None => is_notification_due(&NOTIFIED_NANOS, SystemClock.now()),
+    };
+    if must_notify {
         RESUMED.notify_waiters();
     }
+}
+
+/// Notes the moment of a notification. Returns false within a short sleep after the last one: the
+/// tasks that watch do so at each of their turns, and a notification wakes every long sleep.
+fn is_notification_due(last_nanos: &AtomicU64, now: LocalInstant) -> bool {
+    let is_due = |last| {
+        let due = LocalInstant::from_nanos(last).saturating_add(SHORT_SLEEP);
+        (now >= due).then_some(now.as_nanos())
+    };
+    last_nanos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due).is_ok()
 }
 
 /// Notes how long the machine was suspended in total. Returns true if that is news. (The two clocks

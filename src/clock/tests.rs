@@ -46,6 +46,16 @@ fn clock_suspend_is_longer_is_true_once() {
     assert_eq!(news, [false, false, true, false, false, true, false, false]);
 }
 
+/// Where it is not known how long the machine was suspended.
+#[test]
+fn clock_notification_is_due_once_in_a_short_sleep() {
+    let last = AtomicU64::new(0);
+    let at = |ms| LocalInstant::from_duration(Duration::from_millis(ms));
+    let due = [0, 999, 1_000, 1_000, 1_999, 2_001, 60_000, 60_999, 61_000].map(at);
+    let due = due.map(|now| is_notification_due(&last, now));
+    assert_eq!(due, [false, false, true, false, false, true, true, false, true]);
+}
+
 #[test]
 fn rounded_down_is_a_multiple_of_the_period() {
     let at = |ms| LocalInstant::from_duration(Duration::from_millis(ms));
