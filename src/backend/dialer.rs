@@ -17,7 +17,9 @@ use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-use crate::backend::{CONNECTION_FAILED, ConnectionError, Credentials, CredentialsProvider};
+use crate::backend::{
+    CONNECTION_FAILED, ConnectionError, Credentials, CredentialsProvider, Resolver,
+};
 use crate::health::{ClientHealth, catch, catch_future};
 use crate::telemetry::callback_panicked;
 use tcp::dial;
@@ -57,6 +59,7 @@ pub(crate) struct Dialer {
     /// The name in the server's `CLIENT LIST`.
     pub(crate) client_name: Option<String>,
     pub(crate) channels: PubSubKind,
+    pub(crate) resolver: Resolver,
     /// The health of the client whose connections these are.
     pub(crate) health: ClientHealth,
 }
@@ -96,19 +99,25 @@ debug_fields!(|dialer| Dialer {
 });
 
 impl Dialer {
-    /// Connects, at `place` if the host name was resolved before. Returns the server's address,
-    /// too.
-    pub(super) async fn dial(
+    /// Connects, at `place` if the host name was resolved before, and begins the session by
+    /// `begin`. An address at which no session begins does not hide the next one. Returns the
+    /// server's address, too.
+    pub(super) async fn dial<S, F>(
         &self,
         address: &Address,
         place: Option<IpAddr>,
-    ) -> Result<(RawStream, IpAddr), ConnectionError> {
+        begin: impl Fn(RawStream) -> F + Sync,
+    ) -> Result<(S, IpAddr), ConnectionError>
+    where
+        F: Future<Output = Result<S, ConnectionError>> + Send,
+        S: Send,
+    {
         match &self.tls {
             None => {
-                let plain = |stream| async { Ok(RawStream::Tcp(stream)) };
-                dial(address, place, plain, ConnectionError::from).await
+                let plain = |stream| begin(RawStream::Tcp(stream));
+                dial(&self.resolver, address, place, plain).await
             }
-            Some(files) => self.dial_tls(address, place, files).await,
+            Some(files) => self.dial_tls(address, place, files, begin).await,
         }
     }
 
@@ -143,24 +152,30 @@ impl Dialer {
     }
 
     #[cfg(feature = "tls")]
-    async fn dial_tls(
+    async fn dial_tls<S, F>(
         &self,
         address: &Address,
         place: Option<IpAddr>,
         files: &TlsCertificates,
-    ) -> Result<(RawStream, IpAddr), ConnectionError> {
-        let (stream, place) = self.tls_configs.dial(address, place, files).await?;
-        Ok((RawStream::Tls(Box::new(stream)), place))
+        begin: impl Fn(RawStream) -> F + Sync,
+    ) -> Result<(S, IpAddr), ConnectionError>
+    where
+        F: Future<Output = Result<S, ConnectionError>> + Send,
+        S: Send,
+    {
+        let begin = |stream| begin(RawStream::Tls(Box::new(stream)));
+        self.tls_configs.dial(&self.resolver, address, place, files, begin).await
     }
 
     // Refused earlier, by the URL.
     #[cfg(not(feature = "tls"))]
-    async fn dial_tls(
+    async fn dial_tls<S, F>(
         &self,
         _: &Address,
         _: Option<IpAddr>,
         _: &TlsCertificates,
-    ) -> Result<(RawStream, IpAddr), ConnectionError> {
+        _: impl Fn(RawStream) -> F + Sync,
+    ) -> Result<(S, IpAddr), ConnectionError> {
         Err(ConnectionError {
             is_permanent: true,
             ..ConnectionError::not_sent("TLS is not supported: enable the feature `tls`")

@@ -26,7 +26,7 @@ use crate::backend::in_turn::first_success;
 use crate::backend::pipelining::PipeliningConnection;
 use crate::backend::{
     CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
-    ResponseFuture, resolve_host,
+    Resolver, ResponseFuture,
 };
 use crate::health::ClientHealth;
 use connection::FredConnection;
@@ -42,6 +42,7 @@ const MAX_PENDING_EVENTS: usize = 4;
 pub struct FredConnector {
     config: Config,
     health: ClientHealth,
+    pub(crate) resolver: Resolver,
 }
 
 debug_fields!(|connector| FredConnector {
@@ -90,7 +91,7 @@ fn address_of(server: &Server) -> Address {
 
 impl FredConnector {
     pub fn new(config: Config) -> Self {
-        FredConnector { config, health: ClientHealth::default() }
+        FredConnector { config, health: ClientHealth::default(), resolver: Resolver::default() }
     }
 
     /// The configuration for one server, with the same credentials and TLS.
@@ -150,26 +151,47 @@ impl FredConnector {
         server
     }
 
-    /// Dials the addresses in order, and keeps the first connection that authenticates the client.
-    /// `fred` resolves names itself but does not report the address that it dialled.
+    /// Connects at one of the addresses of the host name.
     pub async fn connect_to_any(
         &self,
         address: &Address,
         places: &[Arc<str>],
     ) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
-        let dials = places.iter().map(|place| self.connect_to_addr(address, place)).collect();
+        let (connection, place) = self.open_any(address, places, MAX_PENDING_EVENTS).await?;
+        Ok(self.commands(connection, place))
+    }
+
+    /// Dials the addresses in order, and keeps the first connection that authenticates the client.
+    /// `fred` resolves names itself, but it keeps the first address that accepts a connection, and
+    /// does not report it.
+    async fn open_any(
+        &self,
+        address: &Address,
+        places: &[Arc<str>],
+        pushes: usize,
+    ) -> Result<(FredConnection, Option<Arc<str>>), ConnectionError> {
+        let open = async |config, place| Ok((FredConnection::open(config, pushes).await?, place));
+        let dials = match places {
+            [] => vec![open(self.config(address), None).boxed()],
+            [place] => vec![open(self.config(address), Some(place.clone())).boxed()],
+            places => {
+                let at = |place: &Arc<str>| {
+                    open(self.config_at(address, place), Some(place.clone())).boxed()
+                };
+                places.iter().map(at).collect()
+            }
+        };
         let no_address = || Err(ConnectionError::not_sent("the host name has no address"));
         first_success(dials, ConnectionError::weight).await.unwrap_or_else(no_address)
     }
 
-    async fn open(
+    fn commands(
         &self,
-        config: Config,
+        connection: FredConnection,
         place: Option<Arc<str>>,
-    ) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
-        let connection = FredConnection::open(config, MAX_PENDING_EVENTS).await?;
+    ) -> Arc<dyn CommandConnection> {
         let node = FredCommands { connection: Arc::new(connection), place };
-        Ok(PipeliningConnection::wrap(Arc::new(node), &self.health))
+        PipeliningConnection::wrap(Arc::new(node), &self.health)
     }
 }
 
@@ -180,17 +202,14 @@ impl Connector for FredConnector {
 
     fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
         async move {
-            match &*resolve_host(address).await {
-                [place] => self.open(self.config(address), Some(place.clone())).await,
-                places @ [_, _, ..] => self.connect_to_any(address, places).await,
-                _ => self.open(self.config(address), None).await,
-            }
+            let places = self.resolver.places(address).await;
+            self.connect_to_any(address, &places).await
         }
         .boxed()
     }
 
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
-        resolve_host(address).boxed()
+        self.resolver.places(address).boxed()
     }
 
     fn connect_to_addr<'a>(
@@ -198,7 +217,12 @@ impl Connector for FredConnector {
         address: &'a Address,
         place: &'a str,
     ) -> ConnectionFuture<'a, OpenedCommands> {
-        self.open(self.config_at(address, place), Some(place.into())).boxed()
+        async move {
+            let config = self.config_at(address, place);
+            let connection = FredConnection::open(config, MAX_PENDING_EVENTS).await?;
+            Ok(self.commands(connection, Some(place.into())))
+        }
+        .boxed()
     }
 
     fn uses_tls(&self) -> bool {
@@ -207,7 +231,8 @@ impl Connector for FredConnector {
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
-            let connection = FredConnection::open(self.config(address), MAX_PENDING_PUSHES).await?;
+            let places = self.resolver.places(address).await;
+            let (connection, _) = self.open_any(address, &places, MAX_PENDING_PUSHES).await?;
             Ok(subscription::start(connection, &self.health))
         }
         .boxed()

@@ -1,5 +1,6 @@
 //! Dials the addresses of a name one after another, as RFC 8305 does: the next one begins when the
-//! last one has failed, or has had a head start.
+//! last one has failed, or has had a head start. A dial succeeds when the server has let the client
+//! in.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ use crate::health::ClientHealth;
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-pub(crate) use resolve::resolve_host;
+pub(crate) use resolve::Resolver;
 pub(crate) use response_future::ResponseFuture;
 
 /// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
@@ -317,3 +317,6 @@ pub enum PubSubEvent {
         payload: Bytes,
     },
 }
+
+#[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
+mod tests;

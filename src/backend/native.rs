@@ -28,7 +28,7 @@ use crate::backend::dialer::{Dialer, RawStream, hide_password};
 use crate::backend::response_future::KeptConnection;
 use crate::backend::{
     CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
-    PubSubConnection, ResponseFuture, resolve_host,
+    PubSubConnection, ResponseFuture,
 };
 use crate::health::ClientHealth;
 use pending_replies::{PendingReply, PipelineOutcome};
@@ -48,7 +48,7 @@ impl Connector for NativeConnector {
     }
 
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
-        resolve_host(address).boxed()
+        self.dialer.resolver.places(address).boxed()
     }
 
     fn connect_to_addr<'a>(
@@ -104,11 +104,15 @@ impl NativeConnector {
         listener: Option<PubSubSink>,
     ) -> Result<(NativeConnection, IpAddr), ConnectionError> {
         let credentials = self.dialer.credentials().await?;
-        let (stream, place) = self.dialer.dial(address, place).await?;
-        let connection = NativeConnection::from_stream(stream, listener, &self.dialer.health);
-        let begun = handshake::handshake(&connection, &self.dialer, credentials.as_ref()).await;
-        begun.map_err(|failure| hide_password(failure, credentials.as_ref()))?;
-        Ok((connection, place))
+        let (credentials, listener) = (credentials.as_ref(), &listener);
+        let begin = |stream| async move {
+            let health = &self.dialer.health;
+            let connection = NativeConnection::from_stream(stream, listener.clone(), health);
+            handshake::handshake(&connection, &self.dialer, credentials).await?;
+            Ok(connection)
+        };
+        let opened = self.dialer.dial(address, place, begin).await;
+        opened.map_err(|failure| hide_password(failure, credentials))
     }
 }
 

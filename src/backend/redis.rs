@@ -26,7 +26,7 @@ use crate::backend::pipelining::PipeliningConnection;
 use crate::backend::{
     CommandConnection, ConnectionError, ConnectionFuture, Connector, Credentials, LIB_NAME,
     LIB_VERSION, MessageHandler, OpenedCommands, OpenedPubSub, PubSubConnection, PubSubEvent,
-    ResponseFuture, resolve_host,
+    ResponseFuture,
 };
 use crate::health::ClientHealth;
 pub(crate) use reply::{connect_error, from_value};
@@ -44,7 +44,7 @@ impl Connector for RedisConnector {
     }
 
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
-        resolve_host(address).boxed()
+        self.dialer.resolver.places(address).boxed()
     }
 
     fn connect_to_addr<'a>(
@@ -56,24 +56,26 @@ impl Connector for RedisConnector {
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
-        async move {
+        let pushes = || {
             let (notify, notices) = mpsc::unbounded_channel();
             // The connection's own task holds the only sender, so the receiver ends with the task.
             let weak = notify.downgrade();
             let handler = Arc::new(OnceLock::<MessageHandler>::new());
             let handled_by = handler.clone();
-            let (connection, driver, _) = self
-                .open(address, None, move |push| match (event_of(push), handled_by.get()) {
-                    (Some(PubSubEvent::Message { channel, payload }), Some(handler)) => {
-                        handler(channel, payload)
-                    }
-                    (Some(notice), _) => drop(notify.send(notice)),
-                    (None, _) => {}
-                })
-                .await?;
+            let on_push = move |push| match (event_of(push), handled_by.get()) {
+                (Some(PubSubEvent::Message { channel, payload }), Some(handler)) => {
+                    handler(channel, payload)
+                }
+                (Some(notice), _) => drop(notify.send(notice)),
+                (None, _) => {}
+            };
+            (Box::new(on_push) as PushHandler, (notices, weak, handler))
+        };
+        async move {
+            let (session, _) = self.open(address, None, pushes).await?;
+            let RedisSession { connection, driver: _driver, pushes } = session;
+            let (notices, notify, handler) = pushes;
             let channels = self.dialer.channels;
-            let notify = weak;
-            let _driver = driver;
             let subscription: Arc<dyn PubSubConnection> =
                 Arc::new(RedisPubSub { connection, channels, notify, handler, _driver });
             Ok((subscription, notices))
@@ -94,6 +96,17 @@ impl Connector for RedisConnector {
     }
 }
 
+/// Takes the pushes of one connection.
+type PushHandler = Box<dyn Fn(PushInfo) + Send + Sync>;
+
+/// A connection on which the session has begun.
+struct RedisSession<T> {
+    connection: MultiplexedConnection,
+    driver: AbortOnDrop,
+    /// What takes from its `PushHandler`.
+    pushes: T,
+}
+
 impl RedisConnector {
     /// Opens a connection that carries commands, to the server at `place` if one is given.
     fn connect_to<'a>(
@@ -101,16 +114,19 @@ impl RedisConnector {
         address: &'a Address,
         place: Option<IpAddr>,
     ) -> ConnectionFuture<'a, OpenedCommands> {
-        async move {
+        let pushes = || {
             let broken = Arc::new(AtomicBool::new(false));
             let tell = broken.clone();
-            let (connection, driver, place) = self
-                .open(address, place, move |push| {
-                    if push.kind == PushKind::Disconnection {
-                        tell.store(true, Ordering::Relaxed);
-                    }
-                })
-                .await?;
+            let on_push = move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    tell.store(true, Ordering::Relaxed);
+                }
+            };
+            (Box::new(on_push) as PushHandler, broken)
+        };
+        async move {
+            let (session, place) = self.open(address, place, pushes).await?;
+            let RedisSession { connection, driver, pushes: broken } = session;
             let place = place.to_string().into();
             let node = RedisCommands { connection, broken, place, _driver: Arc::new(driver) };
             Ok(PipeliningConnection::wrap(Arc::new(node), &self.dialer.health))
@@ -134,32 +150,35 @@ impl RedisConnector {
     }
 
     /// Connects with RESP3, which separates a server's pushes from replies and reports when the
-    /// connection is gone.
-    async fn open(
+    /// connection is gone. `pushes` makes what takes the pushes of each connection that is tried.
+    async fn open<T: Send>(
         &self,
         address: &Address,
         place: Option<IpAddr>,
-        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<(MultiplexedConnection, AbortOnDrop, IpAddr), ConnectionError> {
+        pushes: impl Fn() -> (PushHandler, T) + Sync,
+    ) -> Result<(RedisSession<T>, IpAddr), ConnectionError> {
         let credentials = self.dialer.credentials().await?;
         let session = session(credentials.as_ref());
-        let config = AsyncConnectionConfig::new()
-            // The router sets the time limits.
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(move |push| -> Result<(), ()> {
-                on_push(push);
-                Ok(())
-            });
-        let (stream, place) = self.dialer.dial(address, place).await?;
-        let begun = match stream {
-            RawStream::Tcp(stream) => self.start_session(stream, &session, config).await,
-            #[cfg(feature = "tls")]
-            RawStream::Tls(stream) => self.start_session(stream, &session, config).await,
+        let (session, pushes) = (&session, &pushes);
+        let begin = |stream| async move {
+            let (on_push, pushes) = pushes();
+            let config = AsyncConnectionConfig::new()
+                // The router sets the time limits.
+                .set_connection_timeout(None)
+                .set_response_timeout(None)
+                .set_push_sender(move |push| -> Result<(), ()> {
+                    on_push(push);
+                    Ok(())
+                });
+            let (connection, driver) = match stream {
+                RawStream::Tcp(stream) => self.start_session(stream, session, config).await?,
+                #[cfg(feature = "tls")]
+                RawStream::Tls(stream) => self.start_session(stream, session, config).await?,
+            };
+            Ok(RedisSession { connection, driver, pushes })
         };
-        let (connection, driver) =
-            begun.map_err(|failure| hide_password(failure, credentials.as_ref()))?;
-        Ok((connection, driver, place))
+        let opened = self.dialer.dial(address, place, begin).await;
+        opened.map_err(|failure| hide_password(failure, credentials.as_ref()))
     }
 
     /// The crate would select the database by itself, but it drops the code of a refusal.

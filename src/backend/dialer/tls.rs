@@ -17,9 +17,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::backend::ConnectionError;
 use crate::backend::dialer::TlsCertificates;
 use crate::backend::dialer::tcp::dial;
+use crate::backend::{ConnectionError, Resolver};
 use crate::locks::lock;
 
 /// How many sessions with one server are kept. A resumed session brings new ones.
@@ -51,21 +51,32 @@ impl Clone for TlsConfigCache {
 debug_fields!(|_| TlsConfigCache { .. });
 
 impl TlsConfigCache {
-    /// Connects with TLS. The certificate is checked against the host, even if that was resolved to
-    /// `place` before.
-    pub(super) async fn dial(
+    /// Connects with TLS, and keeps the first connection on which `begin` succeeds. The certificate
+    /// is checked against the host, even if that was resolved to `place` before.
+    pub(super) async fn dial<S, F>(
         &self,
+        resolver: &Resolver,
         address: &Address,
         place: Option<IpAddr>,
         files: &TlsCertificates,
-    ) -> Result<(TlsStream<TcpStream>, IpAddr), ConnectionError> {
+        begin: impl Fn(TlsStream<TcpStream>) -> F + Sync,
+    ) -> Result<(S, IpAddr), ConnectionError>
+    where
+        F: Future<Output = Result<S, ConnectionError>> + Send,
+        S: Send,
+    {
         let connector = TlsConnector::from(self.configuration(address, files)?);
         let name = ServerName::try_from(address.host.to_string()).map_err(
             |error: InvalidDnsNameError| {
                 permanent_error("the host cannot be checked by TLS", error)
             },
         )?;
-        dial(address, place, |stream| connector.connect(name.clone(), stream), dial_error).await
+        let begin = &begin;
+        dial(resolver, address, place, |stream| {
+            let handshake = connector.connect(name.clone(), stream);
+            async move { begin(handshake.await.map_err(dial_error)?).await }
+        })
+        .await
     }
 
     /// The configuration for that server.

@@ -30,7 +30,7 @@ pub(super) struct ConnectionTasks {
 /// Receives what happens on a subscription's connection.
 #[derive(Clone)]
 pub(super) struct PubSubSink {
-    /// The only sender: its receiver ends when the reader ends.
+    /// The reader alone keeps it: its receiver ends when the reader ends.
     pub(super) events: mpsc::UnboundedSender<PubSubEvent>,
     pub(super) handler: Arc<OnceLock<MessageHandler>>,
 }

@@ -48,6 +48,7 @@ impl UrlSettings {
             database: _,    // the URLs' own
             client_name: _, // of the label, which goes with each way to connect
             channels: _,    // all are to servers
+            resolver: _,    // the system's
             health: _,      // each client has its own
         } = dialer;
         let files = |TlsCertificates { roots, client }: &TlsCertificates| {
