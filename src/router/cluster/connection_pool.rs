@@ -257,17 +257,19 @@ impl ConnectionPool {
                     }
                     live.insert(address.clone(), connection.clone())
                 };
-                if let Some(before) =
-                    before.filter(|before| before.process_name() != connection.process_name())
-                {
-                    telemetry::emit_restart(address, before.name(), connection.name());
-                }
                 let useless = ConnectionError::not_sent(
                     "the last connection was closed before it answered a call",
                 );
                 let dial = dials.entry(address.clone()).or_default();
                 dial.record_failure(now, Arc::new(useless));
                 dial.proven_flag = Some(connection.proven_flag());
+                drop(dials);
+                // The caller's subscriber runs here, so nothing is locked.
+                if let Some(before) =
+                    before.filter(|before| before.process_name() != connection.process_name())
+                {
+                    telemetry::emit_restart(address, before.name(), connection.name());
+                }
                 Ok(connection)
             }
             Err(failure) => {

@@ -181,7 +181,9 @@ impl Membership {
         connection: Arc<ServerConnection>,
     ) -> Result<Arc<ServerConnection>, ConnectionError> {
         let view = self.view_within(&connection, address, self.limits.of_opening()).await?;
-        match self.known().reject_reason(&view) {
+        // The caller's subscriber may run after this, so nothing stays locked.
+        let reason = self.known().reject_reason(&view);
+        match reason {
             None => {
                 connection.mark_map_verified();
                 Ok(connection)

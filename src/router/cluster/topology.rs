@@ -35,7 +35,7 @@ pub(crate) struct Topology {
     pub(super) connections: Arc<ConnectionPool>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) seeds: Vec<Address>,
-    pub(super) membership: Arc<Membership>,
+    pub(in crate::router) membership: Arc<Membership>,
     /// Notified when a slot changes its master. (Unlike `watch` it wakes tasks in the order of
     /// their arrival, so a simulation can be repeated.)
     changed: Notify,

@@ -250,13 +250,21 @@ impl SentinelGroup {
         let learned = state.view.update(reports, self.settings.nodes.len(), self.clock.now());
         let (own, foreign): (Vec<&SentinelReport>, Vec<&SentinelReport>) =
             reports.iter().partition(|report| state.view.is_own(report));
+        state.update_peers(&own);
+        let known = state.view.master().cloned().zip(state.view.epoch());
+        if learned == MasterUpdate::Changed {
+            state.term.end();
+            state.term = Arc::default();
+            state.run_id_confirmed = false;
+        }
+        let term = state.term.clone();
+        drop(state);
+        // The caller's subscriber runs from here on, so nothing is locked.
         for report in foreign {
             let why = UnexpectedServer::OtherSentinel;
             telemetry::emit_unexpected_server(&report.source, why.label(), &why);
         }
-        state.update_peers(&own);
-        let (Some(address), Some(epoch)) = (state.view.master().cloned(), state.view.epoch())
-        else {
+        let Some((address, epoch)) = known else {
             return Err(self.no_such_master());
         };
         match learned {
@@ -264,9 +272,6 @@ impl SentinelGroup {
             MasterUpdate::Unchanged => {}
             MasterUpdate::Outdated => telemetry::emit_refresh_outdated(&address),
             MasterUpdate::Changed => {
-                state.term.end();
-                state.term = Arc::default();
-                state.run_id_confirmed = false;
                 if let Some(before) = before {
                     telemetry::record_master_change(&before, &address, epoch);
                 }
@@ -275,7 +280,7 @@ impl SentinelGroup {
         let naming = own.iter().filter_map(|report| report.master.as_ref());
         let processes = naming.filter(|named| named.address == address);
         let processes = processes.filter_map(|named| named.run_id.clone()).collect();
-        Ok(SentinelMaster { address, term: state.term.clone(), processes })
+        Ok(SentinelMaster { address, term, processes })
     }
 
     fn no_such_master(&self) -> SentinelError {

@@ -4,7 +4,7 @@ use super::*;
 use crate::backend::fake::{all_slots_of, cluster_info, server_error};
 use crate::error::ErrorChain;
 use crate::router::cluster::refresh::RefreshSource;
-use crate::router::tests::events::Events;
+use crate::router::tests::events::{Events, LockProbe};
 
 /// A kind of deployment, with one server.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,6 +143,17 @@ async fn a_seed_of_another_cluster_that_answers_late_gets_no_calls() {
         router.call_within(key, 1).await.unwrap();
     }
     assert_eq!(fakes.count("z", "EVAL"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_held_at_the_event_of_an_unexpected_server() {
+    let bench = Bench::new(&HALVES).await;
+    cluster_of(&bench.fakes, "z", 100);
+    let (probe, _probing) = LockProbe::install(&bench.router);
+    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "z")]);
+    let _ = bench.call_within("k", 2).await;
+    probe.assert_free_at(&["rwlease.redirect", "rwlease.unexpected_server"]);
+    assert_eq!(bench.fakes.count("z", "EVAL"), 0);
 }
 
 /// Whatever the order in which they are queried.

@@ -7,7 +7,7 @@ use crate::backend::fake::FakeSentinel;
 use crate::router::SentinelTargets;
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::unexpected_server::UnexpectedServer;
-use crate::router::tests::events::Events;
+use crate::router::tests::events::{Events, LockProbe};
 
 const SENTINELS: [&str; 3] = ["s1", "s2", "s3"];
 
@@ -561,6 +561,21 @@ async fn a_sentinel_of_another_deployment_at_a_named_address_is_not_believed() {
     let unexpected = events.of("rwlease.unexpected_server");
     assert!(unexpected.iter().all(|it| it.contains("server=s3:1 outcome=\"other_sentinel\"")));
     assert!(!unexpected.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_held_at_the_events_of_sentinels() {
+    let watched = watched_by(with_another()).await;
+    let (probe, _probing) = LockProbe::install(&watched.router);
+    watched.fakes.set_sentinel("s3", of_another());
+    watched.fakes.set_replica("b", false);
+    for known in [knows(2, "b"), knows(1, "a")] {
+        for sentinel in ["s1", "s2"] {
+            watched.fakes.set_sentinel(sentinel, known);
+        }
+        watched.router.topology.refresh(RefreshSource::Several).await;
+    }
+    probe.assert_free_at(&["rwlease.unexpected_server", "rwlease.master", "rwlease.refresh"]);
 }
 
 /// They lost their files, so that their ids and epochs are new.

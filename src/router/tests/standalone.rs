@@ -10,6 +10,7 @@ use crate::router::cluster::node_view::{NodeView, ReportedTopology};
 use crate::router::connections::limits::ConnectionLimits;
 use crate::router::connections::server_info::ServerProcess;
 use crate::router::connections::unexpected_server::UnexpectedServer;
+use crate::router::tests::events::LockProbe;
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     connect_timeout: Duration::from_secs(1),
@@ -73,6 +74,17 @@ async fn a_single_server_may_be_restarted() {
         router.call_within("k", 2).await.unwrap();
     }
     assert!(fakes.log("a").iter().any(|line| line.contains("again-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_held_at_the_event_of_a_restart() {
+    let fakes = FakeCluster::new(&[]);
+    fakes.set_standalone("a");
+    let router = connect(&fakes, &["a"]).await.unwrap();
+    let (probe, _probing) = LockProbe::install(&router);
+    fakes.restart("a", "again");
+    router.call_within("k", 2).await.unwrap();
+    probe.assert_free_at(&["rwlease.restart"]);
 }
 
 #[tokio::test(start_paused = true)]
