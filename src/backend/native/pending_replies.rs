@@ -234,15 +234,18 @@ impl PendingReplies {
 
     /// Handles the push that ends a subscription.
     fn on_unsubscribed(&mut self, channel: &Bytes) {
-        let unsubscribed_count =
+        let mut unsubscribed_count =
             self.pending.iter().take_while(|pending| pending.expected.is_unsubscribed()).count();
         let is_match = |pending: &PendingEntry| matches!(&pending.expected, PendingReply::Unsubscribed(one) if one == channel);
         if let Some(at) = self.pending.iter().take(unsubscribed_count).position(is_match) {
-            // This push is the reply, and the push before it was not.
+            // This push or the push before it is the reply.
             for _ in 0..=at {
                 self.pop();
             }
-        } else if let Some(PendingEntry { expected, .. }) = self.pending.get_mut(unsubscribed_count)
+            unsubscribed_count -= at + 1;
+        }
+        // It may be the reply to the next command.
+        if let Some(PendingEntry { expected, .. }) = self.pending.get_mut(unsubscribed_count)
             && let PendingReply::Unsubscribe(one) = expected
             && one == channel
         {

@@ -160,6 +160,39 @@ fn rejected_ssubscribe_after_sunsubscribe_names_its_own_channel() {
 }
 
 #[test]
+fn two_leaves_of_a_channel_settle_no_later_error() {
+    let rejected = |expectations: &mut PendingReplies, error| match notice(
+        expectations.on_frame(error, ALL).unwrap(),
+    ) {
+        PubSubEvent::Rejected { channel, .. } => channel,
+        other => panic!("{other:?}"),
+    };
+    // The pushes are the replies.
+    let mut expectations = expecting([leave("a"), leave("a"), join("c")]);
+    for _ in 0..2 {
+        notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
+    }
+    assert_eq!(rejected(&mut expectations, moved("c")), "c");
+    assert_eq!(expectations.len(), 0);
+    // The first push was not requested, and the reply to the second command is a push or an error.
+    for last in [push("sunsubscribe", "a"), moved("a")] {
+        let mut expectations = expecting([leave("a"), leave("a"), join("c")]);
+        for _ in 0..2 {
+            notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
+        }
+        expectations.on_frame(last, ALL).unwrap();
+        assert_eq!(expectations.len(), 1);
+        assert_eq!(rejected(&mut expectations, refusal("CLUSTERDOWN x")), "c");
+    }
+    // With another channel in between.
+    let mut expectations = expecting([leave("a"), leave("b"), leave("a"), join("c")]);
+    for name in ["a", "b", "a"] {
+        notice(expectations.on_frame(push("sunsubscribe", name), ALL).unwrap());
+    }
+    assert_eq!(rejected(&mut expectations, moved("c")), "c");
+}
+
+#[test]
 fn ssubscribe_push_settles_earlier_joins_but_not_an_expected_reply() {
     let mut expectations = expecting([leave("a"), join("b"), join("c")]);
     notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
