@@ -92,10 +92,7 @@ impl LinkMonitor {
         self.last_activity = now;
         match notice {
             PubSubEvent::Subscribed { channel } => {
-                if !self.subscribe_queue.confirm(channel) {
-                    return Err(UNASKED);
-                }
-                let asking = self.subscribe_queue.on_reply(channel);
+                let asking = self.subscribe_queue.confirm(channel).ok_or(UNASKED)?;
                 // The name that arrived may be a part of a large buffer, which it would keep.
                 self.channels.insert(Bytes::copy_from_slice(channel), asking);
             }

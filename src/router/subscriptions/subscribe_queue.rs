@@ -29,10 +29,11 @@ pub(super) struct SubscribeQueue {
     /// The order of `queued`. A channel that is missing in `queued` was unsubscribed and is
     /// skipped.
     order: VecDeque<Bytes>,
-    /// How many confirmations may still come of each channel. A channel stays here if its
+    /// How many confirmations may still come of each channel, and whether its last subscription
+    /// followed an ASK. A channel stays here if its
     /// subscription was rejected, or if this client unsubscribed before the confirmation, because
     /// some backends assign rejections to the wrong channel.
-    expected: HashMap<Bytes, u32>,
+    expected: HashMap<Bytes, (u32, bool)>,
 }
 
 #[derive(Debug)]
@@ -71,30 +72,32 @@ impl SubscribeQueue {
 
     /// Notes that a join was sent.
     pub(super) fn mark_sent(&mut self, now: LocalInstant, channel: Bytes, asking: bool) {
-        self.note_sent(&channel);
+        self.note_sent(&channel, asking);
         self.in_flight.insert(channel, InFlightSubscribe { asking, at: now });
     }
 
-    /// Takes a confirmation. Returns false if nobody requested it.
-    pub(super) fn confirm(&mut self, channel: &Bytes) -> bool {
-        let Some(count) = self.expected.get_mut(channel) else {
-            return false;
-        };
+    /// Takes a confirmation. Returns whether the join followed an ASK, or `None` if nobody
+    /// requested it.
+    pub(super) fn confirm(&mut self, channel: &Bytes) -> Option<bool> {
+        let (count, asking) = self.expected.get_mut(channel)?;
+        let asking = *asking;
         *count -= 1;
         if *count == 0 {
             self.expected.remove(channel);
         }
-        true
+        self.on_reply(channel);
+        Some(asking)
     }
 
-    fn note_sent(&mut self, channel: &Bytes) {
-        let count = self.expected.entry(channel.clone()).or_default();
+    fn note_sent(&mut self, channel: &Bytes, asking: bool) {
+        let (count, last_asking) = self.expected.entry(channel.clone()).or_default();
         *count = count.saturating_add(1);
+        *last_asking = asking;
     }
 
-    /// Takes an answer. Returns whether the join followed an ASK.
-    pub(super) fn on_reply(&mut self, channel: &Bytes) -> bool {
-        self.in_flight.remove(channel).is_some_and(|sent| sent.asking)
+    /// Takes an answer.
+    pub(super) fn on_reply(&mut self, channel: &Bytes) {
+        self.in_flight.remove(channel);
     }
 
     pub(super) fn has_unanswered(&self) -> bool {
@@ -118,7 +121,7 @@ impl SubscribeQueue {
             }
         }
         let again = |(channel, asking)| {
-            self.note_sent(&channel);
+            self.note_sent(&channel, asking);
             LinkCommand::Subscribe { channel, asking }
         };
         overdue.into_iter().map(again).collect()

@@ -54,3 +54,20 @@ fn name_of_a_joined_channel_keeps_no_read_buffer() {
     pulse.on_event(at(2), &PubSubEvent::Subscribed { channel: buffer.slice(..1) }).unwrap();
     assert!(buffer.is_unique(), "it can be used again");
 }
+
+#[test]
+fn channel_joined_after_ask_is_probed_after_asking() {
+    let mut pulse = LinkMonitor::new(at(0));
+    let join = LinkCommand::Subscribe { channel: "a".into(), asking: true };
+    assert!(pulse.on_command(at(0), join).is_none());
+    assert!(pulse.next_subscribe(at(0)).is_some());
+    // It is sent again, and both are confirmed.
+    assert!(matches!(pulse.check(at(1)), MonitorAction::Resend(commands) if commands.len() == 1));
+    for _ in 0..2 {
+        pulse.on_event(at(1), &PubSubEvent::Subscribed { channel: "a".into() }).unwrap();
+    }
+    let MonitorAction::Resend(commands) = pulse.check(at(20)) else {
+        panic!("no probe");
+    };
+    assert!(matches!(&*commands, [LinkCommand::Subscribe { asking: true, .. }]), "{commands:?}");
+}
