@@ -237,6 +237,19 @@ impl Connector for FredConnector {
         }
         .boxed()
     }
+
+    fn subscribe_at_addr<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
+        async move {
+            let config = self.config_at(address, place);
+            let connection = FredConnection::open(config, MAX_PENDING_PUSHES).await?;
+            Ok(subscription::start(connection, &self.health))
+        }
+        .boxed()
+    }
 }
 
 /// A connection that carries commands.

@@ -225,6 +225,16 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
     /// which ends when the connection is gone.
     fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub>;
 
+    /// As `subscribe`, to the server at one of the addresses of the host name.
+    fn subscribe_at_addr<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
+        let _ = place;
+        self.subscribe(address)
+    }
+
     /// Whether connections use TLS.
     fn uses_tls(&self) -> bool {
         false

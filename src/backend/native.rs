@@ -60,16 +60,15 @@ impl Connector for NativeConnector {
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
-        async move {
-            let (notify, notices) = mpsc::unbounded_channel();
-            let handler = Arc::new(OnceLock::new());
-            let listener = PubSubSink { events: notify, handler: handler.clone() };
-            let (connection, _) = self.open(address, None, Some(listener)).await?;
-            let subscription: Arc<dyn PubSubConnection> =
-                Arc::new(NativePubSub::new(connection, self.dialer.channels, handler));
-            Ok((subscription, notices))
-        }
-        .boxed()
+        self.subscribe_to(address, None).boxed()
+    }
+
+    fn subscribe_at_addr<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
+        self.subscribe_to(address, place.parse().ok()).boxed()
     }
 
     fn health(&self) -> ClientHealth {
@@ -95,6 +94,21 @@ impl NativeConnector {
         let (connection, place) = self.open(address, place, None).await?;
         let place = place.to_string().into();
         Ok(Arc::new(NativeCommands { connection: Arc::new(connection), place }))
+    }
+
+    /// Opens a connection that carries subscriptions, to the server at `place` if one is given.
+    async fn subscribe_to(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+    ) -> Result<OpenedPubSub, ConnectionError> {
+        let (notify, notices) = mpsc::unbounded_channel();
+        let handler = Arc::new(OnceLock::new());
+        let listener = PubSubSink { events: notify, handler: handler.clone() };
+        let (connection, _) = self.open(address, place, Some(listener)).await?;
+        let subscription: Arc<dyn PubSubConnection> =
+            Arc::new(NativePubSub::new(connection, self.dialer.channels, handler));
+        Ok((subscription, notices))
     }
 
     async fn open(

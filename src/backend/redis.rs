@@ -56,31 +56,15 @@ impl Connector for RedisConnector {
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
-        let pushes = || {
-            let (notify, notices) = mpsc::unbounded_channel();
-            // The connection's own task holds the only sender, so the receiver ends with the task.
-            let weak = notify.downgrade();
-            let handler = Arc::new(OnceLock::<MessageHandler>::new());
-            let handled_by = handler.clone();
-            let on_push = move |push| match (event_of(push), handled_by.get()) {
-                (Some(PubSubEvent::Message { channel, payload }), Some(handler)) => {
-                    handler(channel, payload)
-                }
-                (Some(notice), _) => drop(notify.send(notice)),
-                (None, _) => {}
-            };
-            (Box::new(on_push) as PushHandler, (notices, weak, handler))
-        };
-        async move {
-            let (session, _) = self.open(address, None, pushes).await?;
-            let RedisSession { connection, driver: _driver, pushes } = session;
-            let (notices, notify, handler) = pushes;
-            let channels = self.dialer.channels;
-            let subscription: Arc<dyn PubSubConnection> =
-                Arc::new(RedisPubSub { connection, channels, notify, handler, _driver });
-            Ok((subscription, notices))
-        }
-        .boxed()
+        self.subscribe_to(address, None)
+    }
+
+    fn subscribe_at_addr<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
+        self.subscribe_to(address, place.parse().ok())
     }
 
     fn health(&self) -> ClientHealth {
@@ -130,6 +114,39 @@ impl RedisConnector {
             let place = place.to_string().into();
             let node = RedisCommands { connection, broken, place, _driver: Arc::new(driver) };
             Ok(PipeliningConnection::wrap(Arc::new(node), &self.dialer.health))
+        }
+        .boxed()
+    }
+
+    /// Opens a connection that carries subscriptions, to the server at `place` if one is given.
+    fn subscribe_to<'a>(
+        &'a self,
+        address: &'a Address,
+        place: Option<IpAddr>,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
+        let pushes = || {
+            let (notify, notices) = mpsc::unbounded_channel();
+            // The connection's own task holds the only sender, so the receiver ends with the task.
+            let weak = notify.downgrade();
+            let handler = Arc::new(OnceLock::<MessageHandler>::new());
+            let handled_by = handler.clone();
+            let on_push = move |push| match (event_of(push), handled_by.get()) {
+                (Some(PubSubEvent::Message { channel, payload }), Some(handler)) => {
+                    handler(channel, payload)
+                }
+                (Some(notice), _) => drop(notify.send(notice)),
+                (None, _) => {}
+            };
+            (Box::new(on_push) as PushHandler, (notices, weak, handler))
+        };
+        async move {
+            let (session, _) = self.open(address, place, pushes).await?;
+            let RedisSession { connection, driver: _driver, pushes } = session;
+            let (notices, notify, handler) = pushes;
+            let channels = self.dialer.channels;
+            let subscription: Arc<dyn PubSubConnection> =
+                Arc::new(RedisPubSub { connection, channels, notify, handler, _driver });
+            Ok((subscription, notices))
         }
         .boxed()
     }

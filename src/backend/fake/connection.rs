@@ -47,17 +47,18 @@ impl Connector for FakeCluster {
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
-            self.dial(&address.host).await?;
-            let (notify, notices) = mpsc::unbounded_channel();
-            self.with(&address.host, |server| server.subscribers.push(notify.clone()));
-            let subscription: Arc<dyn PubSubConnection> = Arc::new(FakePubSub {
-                fakes: self.clone(),
-                host: address.host.clone(),
-                notify: notify.downgrade(),
-            });
-            Ok((subscription, notices))
+            let host = self.host_of(&address.host);
+            self.open_pubsub(host).await
         }
         .boxed()
+    }
+
+    fn subscribe_at_addr<'a>(
+        &'a self,
+        _: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
+        self.open_pubsub(place.into()).boxed()
     }
 
     fn health(&self) -> ClientHealth {
@@ -81,6 +82,16 @@ impl FakeCluster {
         let generation = self.dial(&host).await?;
         let out_of_step = Arc::default();
         Ok(Arc::new(FakeCommands { fakes: self.clone(), host, generation, out_of_step }))
+    }
+
+    async fn open_pubsub(&self, host: Arc<str>) -> Result<OpenedPubSub, ConnectionError> {
+        self.dial(&host).await?;
+        let (notify, notices) = mpsc::unbounded_channel();
+        self.with(&host, |server| server.subscribers.push(notify.clone()));
+        let notify = notify.downgrade();
+        let subscription: Arc<dyn PubSubConnection> =
+            Arc::new(FakePubSub { fakes: self.clone(), host, notify });
+        Ok((subscription, notices))
     }
 
     async fn dial(&self, host: &str) -> Result<usize, ConnectionError> {

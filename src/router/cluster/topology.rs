@@ -32,7 +32,7 @@ use crate::router::telemetry;
 /// The slot map, shared by all calls.
 #[derive(Debug)]
 pub(crate) struct Topology {
-    pub(super) connections: Arc<ConnectionPool>,
+    pub(in crate::router) connections: Arc<ConnectionPool>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) seeds: Vec<Address>,
     pub(in crate::router) membership: Arc<Membership>,

@@ -18,6 +18,7 @@ use crate::backend::{
     is_auth_error,
 };
 use crate::clock::Clock;
+use crate::router::cluster::connection_pool::ConnectionPool;
 use crate::router::connections::limits::TimeLimit;
 use crate::router::connections::server_info::parse_server_name;
 use crate::router::subscriptions::link_monitor::{LinkMonitor, MonitorAction, SUBSCRIBE_TIMEOUT};
@@ -64,6 +65,8 @@ pub(super) struct SubscriptionLink {
     pub(super) address: Address,
     pub(super) id: u64,
     pub(super) connector: Arc<dyn Connector>,
+    /// The connections that carry commands.
+    pub(super) connections: Arc<ConnectionPool>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) connect_timeout: Duration,
     pub(super) commands: mpsc::UnboundedReceiver<LinkCommand>,
@@ -87,8 +90,8 @@ impl SubscriptionLink {
         telemetry::record_dial(&self.address, ConnectionKind::Subscriptions, took, failure);
         let end = match dialled {
             Ok((subscribed, name)) => {
-                self.send_event(LinkEventKind::Connected { name });
-                self.serve(subscribed).await
+                self.send_event(LinkEventKind::Connected { name: name.clone() });
+                self.serve(subscribed, name.as_deref()).await
             }
             Err(_) => LinkEnd::Lost,
         };
@@ -98,14 +101,35 @@ impl SubscriptionLink {
     async fn dial(&self) -> Result<(OpenedPubSub, Option<Box<str>>), ConnectionError> {
         let limit = TimeLimit { length: self.connect_timeout, setting: "connect_timeout" };
         let dialling = Box::pin(async {
-            let (subscription, notices) = self.connector.subscribe(&self.address).await?;
+            // Where the commands go: the name may have other addresses, too.
+            let commands = self.connections.get(&self.address);
+            let place = commands.and_then(|connection| connection.resolved_addr());
+            let (subscription, notices) = match &place {
+                Some(place) => self.connector.subscribe_at_addr(&self.address, place).await?,
+                None => self.connector.subscribe(&self.address).await?,
+            };
             let info = subscription.query(&Command::new().arg("INFO").arg("server")).await?;
-            Ok(((subscription, notices), parse_server_name(Some(info))))
+            let name = parse_server_name(Some(info));
+            match self.is_elsewhere(name.as_deref()) {
+                true => Err(elsewhere()),
+                false => Ok(((subscription, notices), name)),
+            }
         });
         limit.apply(&*self.clock, &self.address, dialling).await
     }
 
-    async fn serve(&mut self, (subscription, mut notices): OpenedPubSub) -> LinkEnd {
+    /// Returns true if commands go to another server than the one of this name.
+    fn is_elsewhere(&self, name: Option<&str>) -> bool {
+        let commands = self.connections.get(&self.address);
+        let process = commands.as_ref().and_then(|connection| connection.process_name());
+        name.zip(process).is_some_and(|(name, process)| name != process)
+    }
+
+    async fn serve(
+        &mut self,
+        (subscription, mut notices): OpenedPubSub,
+        name: Option<&str>,
+    ) -> LinkEnd {
         // Another task may receive the messages.
         let heard = Arc::new(AtomicU64::new(0));
         subscription.set_handler(self.handler(heard.clone()));
@@ -144,6 +168,9 @@ impl SubscriptionLink {
                 }
                 () = &mut tick => {
                     tick = self.clock.sleep_until(self.clock.now().saturating_add(CHECK_INTERVAL));
+                    if self.is_elsewhere(name) {
+                        return self.lost(elsewhere());
+                    }
                     pulse.record_activity(LocalInstant::from_duration(Duration::from_micros(heard.load(Ordering::Relaxed))));
                     match pulse.check(self.clock.now()) {
                         MonitorAction::Resend(commands) => {
@@ -202,6 +229,11 @@ impl SubscriptionLink {
             kind: what,
         });
     }
+}
+
+/// The address, or its name, leads to several servers.
+fn elsewhere() -> ConnectionError {
+    ConnectionError::not_sent("commands go to another server at this address")
 }
 
 fn silent() -> ConnectionError {

@@ -244,6 +244,7 @@ impl SubscriptionManager {
             address: address.clone(),
             id: self.next_link_id,
             connector: self.connector.clone(),
+            connections: self.topology.connections.clone(),
             clock: self.clock.clone(),
             connect_timeout: self.connect_timeout,
             commands: taken,

@@ -261,12 +261,17 @@ async fn many_joins_go_out_in_a_window_and_once() {
 
 /// Behind one address, one connection may lead to this server and the next one to another.
 #[tokio::test(start_paused = true)]
-async fn joined_at_names_the_server_of_the_subscription_connection() {
+async fn joined_at_names_no_server_to_which_no_commands_go() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.fakes.set_run_id("a", "another-server");
     bench.router.subscriptions().subscribe(slot(), channel());
-    settled().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((at(&bench), joins(&bench, "a")), (None, 0));
+    // Now they go there, too.
+    bench.fakes.break_connections("a");
+    bench.call("k").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(at(&bench).as_deref(), Some("another-serv"));
 }
 
@@ -278,4 +283,46 @@ async fn at_a_server_without_a_name_nobody_is_known_to_be_joined() {
     settled().await;
     assert_eq!(joins(&bench, "a"), 1);
     assert_eq!(at(&bench), None);
+}
+
+/// A client of the standalone servers `a` and `b` by a name of these hosts, where the channel is
+/// joined at `a`.
+async fn joined_by_name(hosts: &[&str]) -> Bench {
+    let fakes = FakeCluster::new(&[]);
+    for host in ["a", "b"] {
+        fakes.set_standalone(host);
+    }
+    fakes.set_name("both", hosts);
+    let bench = Bench::of(fakes, &["both"]).await;
+    bench.router.subscriptions().subscribe(slot(), channel());
+    settled().await;
+    assert_eq!(at(&bench).as_deref(), Some("a-0123456789"));
+    bench
+}
+
+/// The former server still runs, so the connection to it is not cut.
+#[tokio::test(start_paused = true)]
+async fn subscription_follows_the_commands_to_the_other_server_of_a_name() {
+    let bench = joined_by_name(&["a"]).await;
+    bench.fakes.set_name("both", &["b"]);
+    bench.fakes.set_reply("a", refusal("READONLY You can't write against a read only replica."));
+    while bench.fakes.count("b", "EVAL") == 0 {
+        let _ = bench.call_within("k", 1).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
+    assert_eq!(bench.fakes.subscribers("a"), 0);
+}
+
+/// By the name alone, each dial would lead to the other one.
+#[tokio::test(start_paused = true)]
+async fn subscription_is_dialled_where_the_commands_go() {
+    let bench = joined_by_name(&["a", "b"]).await;
+    bench.fakes.set_name("both", &["b", "a"]);
+    bench.fakes.break_connections("a");
+    bench.call_within("k", 2).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(bench.calls(), (1, 0));
+    assert_eq!(at(&bench).as_deref(), Some("a-0123456789"));
+    assert_eq!(bench.fakes.subscribers("b"), 0);
 }
