@@ -1,23 +1,33 @@
 //! Resolves host names.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use rwlease_core::resp::Address;
+use tokio::sync::oneshot;
 
-/// Looks up the addresses of host names.
+use crate::backend::ConnectionError;
+use crate::locks::lock;
+
+/// Looks up the addresses of host names. Clones share the lookups under way.
 #[derive(Clone)]
 pub(crate) struct Resolver {
     /// Blocks until the system's resolver answers.
     look_up: Arc<LookUp>,
+    under_way: Arc<Mutex<HashMap<Arc<str>, Lookup>>>,
 }
 
-type LookUp = dyn Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+type Lookup = Shared<BoxFuture<'static, Result<Vec<SocketAddr>, ConnectionError>>>;
 
 impl Default for Resolver {
     fn default() -> Resolver {
-        Resolver::new(|address| Ok((&*address.host, address.port).to_socket_addrs()?.collect()))
+        Resolver::new(|host| Ok((host, 0).to_socket_addrs()?.collect()))
     }
 }
 
@@ -25,18 +35,47 @@ debug_fields!(|_: Resolver| Resolver { .. });
 
 impl Resolver {
     pub(crate) fn new(
-        look_up: impl Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+        look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Resolver {
-        Resolver { look_up: Arc::new(look_up) }
+        Resolver { look_up: Arc::new(look_up), under_way: Arc::default() }
     }
 
     /// The addresses of a host, in the order of the system's resolver.
-    pub(super) async fn addresses(&self, address: &Address) -> io::Result<Vec<SocketAddr>> {
+    pub(super) async fn addresses(
+        &self,
+        address: &Address,
+    ) -> Result<Vec<SocketAddr>, ConnectionError> {
         if let Ok(ip) = address.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, address.port)]);
         }
-        let (look_up, address) = (self.look_up.clone(), address.clone());
-        tokio::task::spawn_blocking(move || look_up(&address)).await?
+        let mut found = self.start_or_join(&address.host).await?;
+        found.iter_mut().for_each(|place| place.set_port(address.port));
+        Ok(found)
+    }
+
+    /// The lookup of the host that is under way, or a new one. A lookup holds a thread until it
+    /// ends, even if all dials have given up. With one for each dial, a resolver that hangs would
+    /// take all threads on which the application's own blocking calls run.
+    fn start_or_join(&self, host: &Arc<str>) -> Lookup {
+        let (tell, told) = oneshot::channel();
+        let cancelled = || ConnectionError::not_sent("the lookup of the host name was cancelled");
+        let lookup =
+            told.map(move |told| told.unwrap_or_else(|_| Err(cancelled()))).boxed().shared();
+        {
+            let mut under_way = lock(&self.under_way);
+            if let Some(running) = under_way.get(host) {
+                return running.clone();
+            }
+            under_way.insert(host.clone(), lookup.clone());
+        }
+        let running = RunningLookup { resolver: self.clone(), host: host.clone() };
+        // A runtime that has ended drops this at once, so nothing is locked.
+        tokio::task::spawn_blocking(move || {
+            let found = (running.resolver.look_up)(&running.host).map_err(unresolved);
+            drop(running);
+            let _ = tell.send(found);
+        });
+        lookup
     }
 
     /// The addresses of a host, in no particular order; none if it cannot be resolved.
@@ -49,3 +88,25 @@ impl Resolver {
         places
     }
 }
+
+/// Ends the lookup when it is dropped: later dials begin a new one.
+struct RunningLookup {
+    resolver: Resolver,
+    host: Arc<str>,
+}
+
+impl Drop for RunningLookup {
+    fn drop(&mut self) {
+        lock(&self.resolver.under_way).remove(&self.host);
+    }
+}
+
+fn unresolved(error: io::Error) -> ConnectionError {
+    ConnectionError {
+        source: Some(Arc::new(error)),
+        ..ConnectionError::not_sent("the host name does not resolve")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -38,11 +38,7 @@ where
     if let Some(place) = place {
         return dial(SocketAddr::new(place, address.port)).await;
     }
-    let unresolved = |error: io::Error| ConnectionError {
-        message: "the host name does not resolve".into(),
-        ..error.into()
-    };
-    let resolved = resolver.addresses(address).await.map_err(unresolved)?;
+    let resolved = resolver.addresses(address).await?;
     let dials = resolved.into_iter().map(|resolved| dial(resolved).boxed()).collect();
     let no_address = || Err(ConnectionError::not_sent("the host name has no address"));
     first_success(dials, ConnectionError::weight).await.unwrap_or_else(no_address)

@@ -1,0 +1,57 @@
+#![allow(clippy::disallowed_methods)]
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+
+/// Ends a test that would never end.
+const LONG: Duration = Duration::from_secs(20);
+
+fn address(port: u16) -> Address {
+    Address { host: "a.invalid".into(), port }
+}
+
+#[tokio::test]
+async fn resolver_addresses_join_a_lookup_that_hangs() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let (release, held) = mpsc::channel::<()>();
+    let (counter, held) = (begun.clone(), std::sync::Mutex::new(held));
+    let resolver = Resolver::new(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let _ = held.lock().unwrap().recv();
+        Ok(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)])
+    });
+    for port in 0..10 {
+        let dial = timeout(Duration::from_millis(10), resolver.addresses(&address(port))).await;
+        assert!(dial.is_err(), "it hangs");
+    }
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
+    // The last one gets the answer, with its own port.
+    let at = address(7);
+    let mut last = Box::pin(resolver.addresses(&at));
+    assert!(futures::poll!(&mut last).is_pending());
+    drop(release);
+    let found = timeout(LONG, last).await.expect("an answer").unwrap();
+    assert_eq!(found, [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 7)]);
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
+    // An answer is not kept.
+    timeout(LONG, resolver.addresses(&at)).await.expect("an answer").unwrap();
+    assert_eq!(begun.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn resolver_addresses_after_a_lookup_that_panicked_begin_a_new_one() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counter = begun.clone();
+    let resolver = Resolver::new(move |_| match counter.fetch_add(1, Ordering::Relaxed) {
+        0 => panic!("at first"),
+        _ => Ok(Vec::new()),
+    });
+    assert!(timeout(LONG, resolver.addresses(&address(1))).await.unwrap().is_err());
+    assert!(timeout(LONG, resolver.addresses(&address(1))).await.unwrap().is_ok());
+}
