@@ -131,10 +131,18 @@ impl MultiLock {
     /// # Errors, Cancel safety
     ///
     /// As when awaited, but never `TimedOut` or `AttemptsExhausted`.
-    pub async fn try_acquire(self) -> Result<Option<MultiLockGuard>> {
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) also with
+    /// [`retry_policy`](MultiLock::retry_policy).
+    pub async fn try_acquire(mut self) -> Result<Option<MultiLockGuard>> {
+        let cancel = std::mem::take(&mut self.cancel);
+        cancel.or(pin!(self.try_once())).await
+    }
+
+    async fn try_once(self) -> Result<Option<MultiLockGuard>> {
+        check_options(&self.options)?;
+        self.wait.check_try()?;
         let until = self.client.deadline(self.wait.timeout, self.options.confirmation);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
-        check_options(&options)?;
         let tried = try_each(&client, &wanted, &options, until).await?;
         // This drops what was acquired behind the first refusal. The others are waited for in the
         // order of their keys, so that no two requests wait for each other.

@@ -374,7 +374,7 @@ macro_rules! options {
             self
         }
 
-        /// Sets the policy for retries while the lock is busy.
+        /// Sets the policy for retries while the lock is busy. A request that tries once has none.
         ///
         /// Default: a [`MultiLock`](crate::MultiLock) waits in queues instead, and a
         /// [`Redlock`](crate::Redlock) has the default [`RetryPolicy`](crate::RetryPolicy).

@@ -31,6 +31,16 @@ impl WaitOptions {
         Ok(())
     }
 
+    /// As [`check`](Self::check), for a request that tries once.
+    pub(crate) fn check_try(&self) -> Result<()> {
+        if self.retry.is_some() {
+            return Err(Error::invalid(
+                "a request that tries once has no `retry_policy`; remove it",
+            ));
+        }
+        self.check()
+    }
+
     /// Acquires the lock, in the queue or by trying again.
     pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
         &self,

@@ -289,3 +289,51 @@ async fn multi_guard_distinguishes_a_lock_from_a_mutex_of_the_same_name() {
     assert!(held.set_nx_mutex_lease("other").is_none());
     let _ = held.release().await.unwrap();
 }
+
+#[cfg(feature = "embedded")]
+mod embedded {
+    use rwlease::embedded::EmbeddedCluster;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::fixture::{MS, client};
+
+    /// The names of a lock on each of two masters, in the order of their keys.
+    async fn two_masters() -> (EmbeddedCluster, Client, [String; 2]) {
+        let engine = EmbeddedCluster::builder().masters(2).replicas(0).build();
+        let locks = client(&engine).await;
+        let on = |letter: &str, master: usize| {
+            let mut names = (0..).map(|number| format!("{letter}{number}"));
+            let is_there = |name: &String| {
+                engine.faults().master_of(locks.rwlock(name).unwrap().slot()) == master
+            };
+            names.find(is_there).unwrap()
+        };
+        let names = [on("a", 0), on("c", 1)];
+        (engine, locks, names)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn multi_try_that_is_cancelled_keeps_none() {
+        let (engine, locks, [a, c]) = two_masters().await;
+        let request = || locks.multi_lock().write(&a).write(&c);
+        engine.faults().pause(1);
+        let began = Instant::now();
+        let cancelled = request().cancel_when(sleep(50 * MS)).try_acquire().await.unwrap_err();
+        assert_eq!((cancelled.kind(), began.elapsed()), (ErrorKind::Cancelled, 50 * MS));
+        free(&locks, &[&a]).await;
+        engine.faults().resume(1);
+        free(&locks, &[&a, &c]).await;
+        drop(request().cancel_when(sleep(50 * MS)).try_acquire().await.unwrap().expect("free"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn multi_try_with_a_retry_policy_or_a_timeout_of_zero_returns_invalid() {
+        let (_engine, locks, [a, c]) = two_masters().await;
+        let request = || locks.multi_lock().write(&a).write(&c);
+        for request in [request().retry_policy(RetryPolicy::default()), request().timeout(0 * MS)] {
+            let invalid = request.try_acquire().await.unwrap_err();
+            assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
+        }
+    }
+}

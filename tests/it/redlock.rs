@@ -354,6 +354,22 @@ mod embedded {
         );
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn quorum_try_that_is_cancelled_keeps_none() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        engines[..2].iter().for_each(|engine| engine.faults().pause(0));
+        let request = || quorum.write("lock").member_timeout(Duration::from_secs(5));
+        let soon = || tokio::time::sleep(Duration::from_millis(50));
+        let cancelled = request().cancel_when(soon()).try_acquire().await.unwrap_err();
+        assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
+        engines[..2].iter().for_each(|engine| engine.faults().resume(0));
+        gone(&engines).await;
+        drop(request().cancel_when(soon()).try_acquire().await.unwrap().expect("free"));
+
+        let retried = request().retry_policy(RetryPolicy::default()).try_acquire().await;
+        assert_eq!(retried.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
     /// The members' clocks are far apart. In between, the lock is idle for longer than the members
     /// remember it.
     #[tokio::test(start_paused = true)]

@@ -106,8 +106,15 @@ impl RedlockAcquire {
     /// # Errors, Cancel safety
     ///
     /// As when awaited, but never `TimedOut` or `AttemptsExhausted`. `Unavailable` at once if no
-    /// majority answers.
-    pub async fn try_acquire(self) -> Result<Option<RedlockGuard>> {
+    /// majority answers. [`InvalidInput`](crate::ErrorKind::InvalidInput) also with
+    /// [`retry_policy`](Self::retry_policy).
+    pub async fn try_acquire(mut self) -> Result<Option<RedlockGuard>> {
+        let cancel = std::mem::take(&mut self.cancel);
+        cancel.or(pin!(self.try_once())).await
+    }
+
+    async fn try_once(&self) -> Result<Option<RedlockGuard>> {
+        self.wait.check_try()?;
         let round = self.round()?;
         let limit = self.wait.timeout.unwrap_or(round.member_timeout).min(round.member_timeout);
         let until = self.quorum.members[0].client.clock.now().saturating_add(limit);
