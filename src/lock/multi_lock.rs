@@ -17,6 +17,7 @@ use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, HoldRelease, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
+use crate::lock::retry::was_cut_short;
 use crate::lock::run_while_held::{self, until_lost};
 use crate::lock::wait_options::{Cancel, WaitOptions};
 
@@ -53,8 +54,10 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 /// All locks are tried at once: one command for each, in the time of one round trip. If one is
 /// refused, the request keeps the locks before the first refused one, releases the others, and
 /// waits for that one as [`Acquire`](crate::Acquire) waits. Then it tries the rest in the same way.
-/// With [`retry_policy`](MultiLock::retry_policy) it holds no lock while it waits: it tries all
-/// locks at once, and if one is busy, it releases all.
+/// A lock whose server does not reply within the client's [call
+/// timeout](crate::ClientBuilder::call_timeout) counts as refused. With
+/// [`retry_policy`](MultiLock::retry_policy) it holds no lock while it waits: it tries all locks at
+/// once, and if one is busy, it releases all.
 ///
 /// # Fairness
 ///
@@ -144,6 +147,7 @@ impl MultiLock {
         let until = self.client.deadline(self.wait.timeout, self.options.confirmation);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
         let tried = try_each(&client, &wanted, &options, until).await?;
+        let tried = tried.into_iter().collect::<Result<Vec<_>>>()?;
         // This drops what was acquired behind the first refusal. The others are waited for in the
         // order of their keys, so that no two requests wait for each other.
         let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
@@ -257,23 +261,25 @@ fn in_order(mut named: Vec<RequestedLock>) -> Result<Vec<RequestedLock>> {
     Ok(named)
 }
 
-/// Tries all locks at the same time.
+/// Tries all locks at the same time. Fails at once with an error that no other try can mend: all
+/// but `Unavailable`.
 async fn try_each(
     client: &Arc<ClientInner>,
     wanted: &[RequestedLock],
     options: &LeaseOptions,
     until: LocalInstant,
-) -> Result<Vec<Option<Hold>>> {
+) -> Result<Vec<Result<Option<Hold>>>> {
     try_join_all(wanted.iter().map(async |(lock, mode)| {
-        let taken =
-            acquire_task::acquire(client, lock, *mode, options, WaitPolicy::strict_try(until))
-                .await?;
-        Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
+        let policy = WaitPolicy::strict_try(until);
+        match acquire_task::acquire(client, lock, *mode, options, policy).await {
+            Err(error) if error.kind() != ErrorKind::Unavailable => Err(error),
+            taken => Ok(taken.map(|taken| taken.map(|it| Hold(Lease::new(client.clone(), it))))),
+        }
     }))
     .await
 }
 
-/// Keeps the locks before the first refusal, and waits for the refused one.
+/// Keeps the locks before the first one that was not granted, and waits for that one.
 async fn take_in_turn(
     client: &Arc<ClientInner>,
     wanted: &[RequestedLock],
@@ -286,11 +292,29 @@ async fn take_in_turn(
     let ends = wait.timeout.map(|timeout| clock.now().saturating_add(timeout));
     let mut held: Vec<Hold> = Vec::new();
     loop {
+        let began = clock.now();
         let by = client.call_deadline(options.confirmation);
         let until = ends.map_or(by, |ends| ends.min(by));
-        let tried = try_each(client, &wanted[held.len()..], &reserving, until).await?;
-        // This drops, and so releases, what was acquired behind the first refusal.
-        held.extend(tried.into_iter().map_while(|hold| hold));
+        let mut silence = None;
+        // This drops, and so releases, what was acquired behind the first lock without a grant.
+        for taken in try_each(client, &wanted[held.len()..], &reserving, until).await? {
+            match taken {
+                Ok(Some(hold)) => held.push(hold),
+                Ok(None) => break,
+                Err(error) => {
+                    silence = Some(error);
+                    break;
+                }
+            }
+        }
+        let has_replied = silence.is_none();
+        // The time is up. Before that, the request waits for a silent server as for a holder.
+        if let Some(error) = silence.filter(|_| ends.is_some_and(|ends| clock.now() >= ends)) {
+            return Err(match waited && was_cut_short(ends, began, clock.now()) {
+                true => out_of_time(&wanted[held.len()].0),
+                false => error,
+            });
+        }
         keep_until_lost(&mut held);
         if held.len() == wanted.len() {
             if begin_use(&mut held, options, waited).await {
@@ -300,6 +324,7 @@ async fn take_in_turn(
         }
         let (lock, mode) = &wanted[held.len()];
         waited = true;
+        let began = clock.now();
         let turn = WaitOptions {
             timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())),
             retry: None,
@@ -307,7 +332,15 @@ async fn take_in_turn(
         let take = |policy| acquire_task::acquire(client, lock, *mode, &reserving, policy);
         let turn = std::pin::pin!(turn.for_lock(client, lock, options.confirmation, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
-            Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
+            Either::Left((Ok(taken), _)) => Some(Lease::new(client.clone(), taken)),
+            Either::Left((Err(error), _))
+                if error.kind() == ErrorKind::Unavailable
+                    && has_replied
+                    && was_cut_short(ends, began, clock.now()) =>
+            {
+                return Err(out_of_time(lock));
+            }
+            Either::Left((Err(error), _)) => return Err(error),
             Either::Right(_) => None,
         };
         held.extend(next.map(Hold));
@@ -344,13 +377,27 @@ async fn take_at_once(
     let retry = wait.retry.clone().unwrap_or_default();
     let mut tries = retry.begin(client.clock.now(), wait.timeout);
     loop {
+        let began = client.clock.now();
         let until = tries.answer_by(client.call_deadline(options.confirmation));
         let tried = try_each(client, wanted, options, until).await?;
-        if let Some(held) = tried.into_iter().collect() {
-            return Ok(held);
+        if let Some(silent) = tried.iter().position(Result::is_err)
+            && tries.was_cut_short(began, client.clock.now())
+        {
+            return Err(wanted[silent].0.add_context(tries.out_of_time()));
         }
-        tries.pause(&*client.clock).await?;
+        let tried = tried.into_iter().collect::<Result<Vec<_>>>()?;
+        let busy = tried.iter().position(Option::is_none);
+        let Some(busy) = busy else { return Ok(tried.into_iter().flatten().collect()) };
+        drop(tried); // so that the request holds no lock while it pauses
+        let pause = tries.pause(&*client.clock).await;
+        pause.map_err(|error| wanted[busy].0.add_context(error))?;
     }
+}
+
+/// The error of a time limit that passed soon after the last call for this lock was sent.
+fn out_of_time(lock: &LockKey) -> Error {
+    let message = "timed out: the time was up soon after the last call was sent";
+    lock.add_context(Error::new(ErrorKind::TimedOut, message))
 }
 
 /// Releases the locks from the first lost one on. The request must wait for the lost lock again, in

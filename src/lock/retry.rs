@@ -130,16 +130,25 @@ impl Tries<'_> {
     /// Returns true if a try has no reply only because the time limit passed soon after its start.
     /// The previous try got a reply, so the server is not to blame.
     pub(crate) fn was_cut_short(&self, began: LocalInstant, now: LocalInstant) -> bool {
-        self.made > 0
-            && self.until.is_some_and(|until| {
-                now >= until && until.saturating_duration_since(began) < MIN_BLAMED_SILENCE
-            })
+        self.made > 0 && was_cut_short(self.until, began, now)
     }
 
     pub(crate) fn out_of_time(&self) -> Error {
         let message = format!("timed out: others held the lock at each of {} tries", self.made);
         Error::new(ErrorKind::TimedOut, message)
     }
+}
+
+/// Returns true if a call that began at `began` has no reply only because the time limit passed
+/// soon after its start.
+pub(crate) fn was_cut_short(
+    until: Option<LocalInstant>,
+    began: LocalInstant,
+    now: LocalInstant,
+) -> bool {
+    until.is_some_and(|until| {
+        now >= until && until.saturating_duration_since(began) < MIN_BLAMED_SILENCE
+    })
 }
 
 #[cfg(test)]

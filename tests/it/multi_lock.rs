@@ -296,7 +296,7 @@ mod embedded {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::fixture::{MS, client};
+    use crate::fixture::{MS, SECOND, client};
 
     /// The names of a lock on each of two masters, in the order of their keys.
     async fn two_masters() -> (EmbeddedCluster, Client, [String; 2]) {
@@ -334,6 +334,65 @@ mod embedded {
         for request in [request().retry_policy(RetryPolicy::default()), request().timeout(0 * MS)] {
             let invalid = request.try_acquire().await.unwrap_err();
             assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
+        }
+    }
+
+    /// A failover of one shard that takes longer than the call timeout.
+    #[tokio::test(start_paused = true)]
+    async fn multi_waits_for_a_shard_that_fails_over_as_long_as_its_timeout() {
+        for limit in [Some(LONG), None] {
+            let (engine, locks, [a, c]) = two_masters().await;
+            let began = Instant::now();
+            engine.faults().pause(1);
+            let faults = engine.faults();
+            tokio::spawn(async move {
+                sleep(15 * SECOND).await;
+                faults.resume(1);
+            });
+            let request = locks.multi_lock().write(&a).write(&c);
+            let request = limit.into_iter().fold(request, |request, limit| request.timeout(limit));
+            let held = request.await.unwrap();
+            assert!((15 * SECOND..25 * SECOND).contains(&began.elapsed()), "{:?}", began.elapsed());
+            sleep(LONG).await;
+            assert_eq!((held.leases().len(), held.state()), (2, LeaseState::Held));
+            assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);
+            free(&locks, &[&a, &c]).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn multi_on_a_shard_that_never_answers_fails_at_its_timeout_and_keeps_none() {
+        let (engine, locks, [a, c]) = two_masters().await;
+        for limit in [5 * SECOND, 25 * SECOND] {
+            engine.faults().pause(1);
+            let began = Instant::now();
+            let silent = locks.multi_lock().write(&a).write(&c).timeout(limit).await.unwrap_err();
+            assert_eq!((silent.kind(), silent.lock()), (ErrorKind::Unavailable, Some(&*c)));
+            assert!((limit..limit + SECOND).contains(&began.elapsed()), "{:?}", began.elapsed());
+            free(&locks, &[&a]).await;
+            engine.faults().resume(1);
+            free(&locks, &[&a, &c]).await;
+        }
+    }
+
+    /// The time limit passes soon after the last call was sent: the server is not to blame.
+    #[tokio::test(start_paused = true)]
+    async fn multi_out_of_time_soon_after_a_grant_has_timed_out() {
+        let (engine, locks, [a, c]) = two_masters().await;
+        let other = client(&engine).await;
+        let retry = || RetryPolicy::fixed(10 * MS);
+        for retry in [None, Some(retry())] {
+            let theirs = other.rwlock(&a).unwrap().write().await.unwrap();
+            let request = locks.multi_lock().write(&a).write(&c).timeout(5 * SECOND);
+            let request = retry.into_iter().fold(request, |request, it| request.retry_policy(it));
+            let waiting = tokio::spawn(request.into_future());
+            sleep(4_900 * MS).await;
+            engine.faults().pause(1);
+            let _ = theirs.release().await.unwrap();
+            let late = timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();
+            assert_eq!((late.kind(), late.lock()), (ErrorKind::TimedOut, Some(&*c)), "{late}");
+            engine.faults().resume(1);
+            free(&locks, &[&a, &c]).await;
         }
     }
 }
