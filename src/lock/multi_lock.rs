@@ -448,7 +448,7 @@ impl MultiLockGuard {
     /// # Errors
     ///
     /// [`Rejected`](crate::ErrorKind::Rejected) and [`WrongType`](crate::ErrorKind::WrongType) when
-    /// a server refuses. The other locks are released.
+    /// a server refuses and no lock is known to be lost. The other locks are released.
     ///
     /// # Cancel safety
     ///
@@ -456,10 +456,12 @@ impl MultiLockGuard {
     pub async fn release(self) -> Result<ReleaseOutcome> {
         let releases: Vec<_> = self.0.into_iter().map(Hold::begin_release).collect();
         let released = join_all(releases.into_iter().map(HoldRelease::send)).await;
+        // A loss comes first: the error of another lock must not hide it.
+        if released.iter().any(|outcome| matches!(outcome, Ok(ReleaseOutcome::AlreadyLost))) {
+            return Ok(ReleaseOutcome::AlreadyLost);
+        }
         let released: Vec<ReleaseOutcome> = released.into_iter().collect::<Result<_>>()?;
-        Ok(if released.contains(&ReleaseOutcome::AlreadyLost) {
-            ReleaseOutcome::AlreadyLost
-        } else if released.contains(&ReleaseOutcome::Unknown) {
+        Ok(if released.contains(&ReleaseOutcome::Unknown) {
             ReleaseOutcome::Unknown
         } else {
             ReleaseOutcome::Released

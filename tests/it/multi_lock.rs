@@ -395,4 +395,23 @@ mod embedded {
             free(&locks, &[&a, &c]).await;
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn multi_work_with_a_lost_lock_is_lost_even_if_another_release_fails() {
+        let (engine, locks, [a, c]) = two_masters().await;
+        let other = client(&engine).await.rwlock(&a).unwrap();
+        let request = || locks.multi_lock().write(&a).write(&c);
+        let lost = request().run_while_held(async |_guard| {
+            other.force_release().await.unwrap();
+            engine.faults().reply_with_error(1, Some("NOPERM not now"));
+        });
+        let lost = lost.await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::LeaseLost);
+        engine.faults().reply_with_error(1, None);
+        free(&locks, &[&a, &c]).await;
+
+        let held = request().await.unwrap();
+        engine.faults().reply_with_error(1, Some("NOPERM not now"));
+        assert_eq!(held.release().await.unwrap_err().kind(), ErrorKind::Rejected);
+    }
 }
