@@ -370,6 +370,31 @@ mod embedded {
         assert_eq!(retried.unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn quorum_request_that_no_member_can_grant_returns_invalid_and_sends_nothing() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        engines.iter().for_each(EmbeddedCluster::reset_script_stats);
+        let request = || quorum.write("lock").lease(Duration::from_secs(1));
+        let each: [fn(RedlockAcquire) -> RedlockAcquire; 5] = [
+            |request| request.drift(Duration::from_secs(1)),
+            |request| request.drift(Duration::MAX),
+            |request| {
+                request.drift(Duration::from_millis(500)).max_hold(Duration::from_millis(500))
+            },
+            |request| request.member_timeout(Duration::ZERO),
+            |request| request.member_timeout(Duration::from_micros(999)),
+        ];
+        for set in each {
+            let error = set(request()).await.unwrap_err();
+            assert_eq!((error.kind(), error.lock()), (ErrorKind::InvalidInput, Some("lock")));
+            let error = set(request()).try_acquire().await.unwrap_err();
+            assert_eq!((error.kind(), error.lock()), (ErrorKind::InvalidInput, Some("lock")));
+        }
+        assert!(engines.iter().all(|engine| engine.script_stats().scripts == 0));
+        let (half, least) = (Duration::from_millis(500), Duration::from_millis(1));
+        drop(request().drift(half).member_timeout(least).await.unwrap());
+    }
+
     /// The members' clocks are far apart. In between, the lock is idle for longer than the members
     /// remember it.
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use rwlease_core::protocol::{LockKey, LockKind, LockMode};
 use rwlease_core::time::LocalInstant;
 
 use crate::client::config::check_options;
-use crate::error::{Error, Result};
+use crate::error::{AddContext, Error, Result};
 use crate::lock::redlock::Redlock;
 use crate::lock::redlock::guard::RedlockGuard;
 use crate::lock::redlock::round::{Round, RoundOutcome};
@@ -23,6 +23,9 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 const PARTS_FOR_A_MEMBER: u32 = 50;
 const SHORTEST_FOR_A_MEMBER: Duration = Duration::from_millis(20);
 const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
+
+/// The least timeout of a member that a request may set.
+const LEAST_FOR_A_MEMBER: Duration = Duration::from_millis(1);
 
 /// A request for a lock of a [`Redlock`]. It is sent when awaited, and returns a [`RedlockGuard`].
 ///
@@ -83,7 +86,8 @@ impl RedlockAcquire {
 
     /// Sets the timeout for one member in one try. Default: a fiftieth of the lease, from 20 ms to
     /// 500 ms, plus the time for confirmations: 250 ms with `min_replicas`, and 2 s with `fsync`.
-    /// At most the lease.
+    /// At least 1 ms, or the request fails with [`InvalidInput`](crate::ErrorKind::InvalidInput). A
+    /// longer one than the lease counts as the lease.
     ///
     /// It should be far shorter than the lease, or a dead member uses the lease up.
     pub fn member_timeout(mut self, timeout: Duration) -> Self {
@@ -93,6 +97,9 @@ impl RedlockAcquire {
 
     /// Sets how much earlier the lock ends here than at its members. Default: a hundredth of the
     /// lease plus 2 ms.
+    ///
+    /// It must be shorter than the first lease, or the request fails with
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput): the lock would end before it is granted.
     ///
     /// It covers different speeds of clocks. The clients'
     /// [margin](crate::ClientBuilder::safety_margin) applies if it is larger.
@@ -125,9 +132,24 @@ impl RedlockAcquire {
         }
     }
 
-    fn round(&self) -> Result<Round> {
+    fn check(&self) -> Result<()> {
         check_options(&self.options)?;
         self.wait.check()?;
+        let lease = self.options.first_lease();
+        if let Some(drift) = self.drift.filter(|drift| *drift >= lease) {
+            return Err(Error::invalid(format!(
+                "the drift must be shorter than the lease, {lease:?}, not {drift:?}"
+            )));
+        }
+        match self.member_timeout.filter(|timeout| *timeout < LEAST_FOR_A_MEMBER) {
+            Some(timeout) => Err(Error::invalid(format!(
+                "`member_timeout` must be at least {LEAST_FOR_A_MEMBER:?}, not {timeout:?}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn round(&self) -> Result<Round> {
         let lease = self.options.first_lease();
         let round_trip =
             (lease / PARTS_FOR_A_MEMBER).clamp(SHORTEST_FOR_A_MEMBER, LONGEST_FOR_A_MEMBER);
@@ -136,6 +158,7 @@ impl RedlockAcquire {
             Ok(locks) => locks,
             Err(error) => return Err(Error::new(error.kind(), error.to_string())),
         };
+        self.check().map_err(|error| locks[0].add_context(error))?;
         Ok(Round {
             quorum: self.quorum.clone(),
             locks: locks.clone(),
