@@ -17,6 +17,7 @@ use crate::error::{AddContext, Result};
 use crate::lock::guard::{Hold, ReadGuard, ReleaseOutcome, WriteGuard, fencing_token};
 use crate::lock::lease::Lease;
 use crate::lock::transfer::LeaseTransfer;
+use crate::lock::wait_options::check_timeout;
 
 /// A request to accept a transferred lock. It is sent when awaited, and returns a guard.
 ///
@@ -99,7 +100,9 @@ impl<'a> AcceptTransfer<'a> {
     async fn accept_transfer(self) -> Result<TransferredGuard> {
         let AcceptTransfer { client, transfer, options, timeout } = self;
         let lock = client.settings.lock_key(LockKind::ReadWrite, &transfer.name)?;
-        check_options(&options).map_err(|error| lock.add_context(error))?;
+        check_options(&options)
+            .and_then(|()| check_timeout(timeout))
+            .map_err(|error| lock.add_context(error))?;
         let deadline = client.deadline(timeout, options.confirmation);
         let TransferredLease { mode, id, token, .. } = transfer.lease;
         let acquisition =

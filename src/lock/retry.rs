@@ -37,7 +37,7 @@ pub struct RetryPolicy {
     pauses: Backoff,
     jitter: f64,
     tries: Option<u32>,
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
 }
 
 impl Default for RetryPolicy {
@@ -77,7 +77,8 @@ impl RetryPolicy {
 
     /// Sets the longest time for all tries and pauses. Default: no limit.
     ///
-    /// After that the request fails with [`TimedOut`](ErrorKind::TimedOut).
+    /// After that the request fails with [`TimedOut`](ErrorKind::TimedOut). A request with a limit
+    /// of zero fails with [`InvalidInput`](ErrorKind::InvalidInput).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

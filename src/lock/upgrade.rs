@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use rwlease_core::acquisition::{HeldLease, WaitPolicy};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{AddContext, Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
+use crate::lock::wait_options::check_timeout;
 
 /// Turns the read into a write if nobody else reads.
 pub(crate) async fn try_upgrade(guard: ReadGuard) -> Result<UpgradeAttempt, UpgradeError> {
@@ -52,7 +53,8 @@ impl UpgradeAttempt {
 /// An [`UpgradeError`], which has the read guard: [`UpgradeConflict`](ErrorKind::UpgradeConflict)
 /// when another reader waits for an upgrade, [`TimedOut`](ErrorKind::TimedOut),
 /// [`LeaseLost`](ErrorKind::LeaseLost) when the lease is lost,
-/// [`LeaseRevoked`](ErrorKind::LeaseRevoked) when the lease was revoked, and the errors of
+/// [`LeaseRevoked`](ErrorKind::LeaseRevoked) when the lease was revoked,
+/// [`InvalidInput`](ErrorKind::InvalidInput) for a timeout of zero, and the errors of
 /// [`Acquire`](crate::Acquire).
 ///
 /// # Cancel safety
@@ -84,6 +86,10 @@ impl IntoFuture for Upgrade {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let Upgrade { guard, timeout } = self;
+            if let Err(error) = check_timeout(timeout) {
+                let error = guard.0.0.acquisition.lock.add_context(error);
+                return Err(UpgradeError { error, guard });
+            }
             let clock = &guard.0.0.client.clock;
             let until = timeout.map(|timeout| clock.now().saturating_add(timeout));
             match guard.0.0.become_writer(WaitPolicy::Queue { deadline: until }).await {

@@ -24,11 +24,8 @@ pub(crate) struct WaitOptions {
 
 impl WaitOptions {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.timeout == Some(Duration::ZERO) {
-            let message = "the timeout must not be zero; use a `try_` request, which does not wait";
-            return Err(Error::invalid(message));
-        }
-        Ok(())
+        check_timeout(self.timeout)?;
+        check_timeout(self.retry.as_ref().and_then(|retry| retry.timeout))
     }
 
     /// As [`check`](Self::check), for a request that tries once.
@@ -77,6 +74,16 @@ impl WaitOptions {
             }
             tries.pause(clock).await.map_err(|error| lock.add_context(error))?;
         }
+    }
+}
+
+/// Checks the time limit of a request. Within no time no server can reply.
+pub(crate) fn check_timeout(timeout: Option<Duration>) -> Result<()> {
+    match timeout {
+        Some(Duration::ZERO) => Err(Error::invalid(
+            "the timeout must not be zero; to not wait for other holders, try once without a timeout",
+        )),
+        _ => Ok(()),
     }
 }
 

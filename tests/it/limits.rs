@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rwlease::{
-    CacheConfig, Client, ClientBuilder, ErrorKind, LockMode, Redlock, Result, RetryPolicy,
+    CacheConfig, Client, ClientBuilder, Error, ErrorKind, LockMode, Redlock, Result, RetryPolicy,
 };
 use tokio::time::{sleep, timeout};
 
@@ -220,6 +220,55 @@ async fn client_and_request_durations_at_extremes_never_panic() {
         setters_of_requests(extreme).await;
     }
     assert_eq!(panics.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_with_a_time_limit_of_zero_returns_invalid() {
+    const NONE: Duration = Duration::ZERO;
+    let engine = engine();
+    let locks = client(&engine).await;
+    let (lock, mutex) = (locks.rwlock("lock").unwrap(), locks.set_nx_mutex("mutex").unwrap());
+    let (permits, other) = (locks.semaphore("permits", 2).unwrap(), locks.rwlock("other").unwrap());
+    let cached = locks.rwlock("cached").unwrap().cached().unwrap();
+    let mut members = vec![locks.clone()];
+    for _ in 0..2 {
+        members.push(Client::embedded().await.unwrap());
+    }
+    let quorum = Redlock::new(members).unwrap();
+    let multi = || locks.multi_lock().write("multi");
+    let retry = || RetryPolicy::default().timeout(NONE);
+    let transfer = other.write().await.unwrap().into_transfer().await.unwrap();
+    let reading = lock.read().await.unwrap();
+    macro_rules! errors {
+        ($($request:expr),* $(,)?) => {
+            [$((stringify!($request), $request.await.err().map(Error::from)),)*]
+        };
+    }
+    let errors = errors![
+        lock.read().timeout(NONE),
+        lock.try_read().timeout(NONE),
+        lock.write().retry_policy(retry()),
+        mutex.lock().timeout(NONE),
+        mutex.lock().retry_policy(retry()),
+        permits.acquire(1).timeout(NONE),
+        permits.try_acquire(1).timeout(NONE),
+        cached.read().timeout(NONE),
+        cached.try_write().timeout(NONE),
+        multi().timeout(NONE),
+        multi().retry_policy(retry()),
+        multi().timeout(NONE).try_acquire(),
+        quorum.write("quorum").timeout(NONE),
+        quorum.write("quorum").retry_policy(retry()),
+        quorum.write("quorum").timeout(NONE).try_acquire(),
+        locks.accept_transfer(&transfer).timeout(NONE),
+        reading.upgrade().timeout(NONE),
+    ];
+    for (request, error) in errors {
+        let error = error.unwrap_or_else(|| panic!("{request}: no error"));
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{request}: {error}");
+        assert!(error.to_string().contains("must not be zero"), "{request}: {error}");
+    }
+    drop(locks.accept_transfer(&transfer).await.unwrap()); // it is not used up
 }
 
 /// The least value of each setting that a client accepts, and what goes with it.

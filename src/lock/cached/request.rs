@@ -17,7 +17,7 @@ use crate::client::cache::{
 };
 use crate::error::{AddContext, Error, Result};
 use crate::lock::cached::guard::{CachedGuard, CachedGuardInner};
-use crate::lock::wait_options::{Cancel, WaitOptions};
+use crate::lock::wait_options::{Cancel, check_timeout};
 
 /// A request for a cached lock. It is sent when awaited, and returns a guard.
 ///
@@ -111,7 +111,7 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
 
     /// The first step: returns a share, or sets the next stage.
     fn begin(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<LeaseShare>>> {
-        WaitOptions { timeout: self.timeout, retry: None }.check()?;
+        check_timeout(self.timeout)?;
         // A task that locks in a loop must let other tasks run, such as the one that receives
         // recalls.
         let budget = ready!(coop::poll_proceed(context));
@@ -178,8 +178,7 @@ impl<'a, G: CachedGuard> TryCachedAcquire<'a, G> {
     {
         let (entry, timeout) = (self.entry, self.timeout);
         Box::pin(async move {
-            let checked = WaitOptions { timeout, retry: None }.check();
-            let granted = match checked {
+            let granted = match check_timeout(timeout) {
                 Ok(()) => entry.try_acquire(G::MODE, timeout).await,
                 Err(error) => Err(error),
             };
