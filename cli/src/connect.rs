@@ -66,8 +66,10 @@ impl ServerArgs {
         {
             return Ok(connected?);
         }
-        let seconds = Duration::from_secs_f64(left().as_secs_f64().ceil());
-        print_error(&format!("{failure}; waiting up to {}", format::duration(seconds)));
+        let left = left();
+        let seconds = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
+        let seconds = format::duration(Duration::from_secs(seconds));
+        print_error(&format!("{failure}; waiting up to {seconds}"));
         Ok(waiting.await?)
     }
 

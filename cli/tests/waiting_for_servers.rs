@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::fixture::{Tool, alone};
 use testkit::{Result, StandaloneServer};
 use tokio::time::sleep;
@@ -33,6 +35,19 @@ async fn wait_for_servers_ends_at_its_time_and_at_a_wrong_password() -> Result {
     let server = StandaloneServer::start_with(settings).await?;
     let tool = Tool::new([format!("redis://:wrong@{}", server.address())]);
     tool.run(&["--wait-for-servers", "59s", "status", "a"]).await?.expect_err_lines(77, 1);
+    Ok(())
+}
+
+/// The longest time that the option takes.
+#[tokio::test]
+async fn wait_for_servers_for_the_longest_time_waits() -> Result {
+    let tool = Tool::new(["redis://127.0.0.1:1"]);
+    let longest = format!("{}s", u64::MAX);
+    let mut run = tool.start(&["--wait-for-servers", &longest, "status", "a"])?;
+    let line = run.err_line().await?;
+    assert!(line.contains("waiting up to 584542046090years"), "{line}");
+    run.signal(Signal::TERM)?;
+    assert_eq!(run.ended().await?.err, "");
     Ok(())
 }
 

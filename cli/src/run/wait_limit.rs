@@ -50,8 +50,9 @@ impl WaitLimit {
         &self,
         doing: impl Future<Output = Result<T, CliError>>,
     ) -> Result<T, CliError> {
-        let Some(until) = self.until else { return doing.await };
-        timeout_at(until + LAST_WORDS, doing).await.unwrap_or_else(|_| {
+        let until = self.until.and_then(|until| until.checked_add(LAST_WORDS));
+        let Some(until) = until else { return doing.await };
+        timeout_at(until, doing).await.unwrap_or_else(|_| {
             let message = format!(
                 "lock `{}`: the servers did not reply within {}; check that they run and that --redis names them, or use a longer --timeout",
                 self.name,
@@ -63,5 +64,21 @@ impl WaitLimit {
 
     fn limit(&self) -> String {
         self.timeout.map(format::duration).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn limit_at_the_end_of_time_does_not_panic() {
+        let seconds = (0..63).rev().map(|bit| Duration::from_secs(1 << bit));
+        let nanos = (0..30).rev().map(|bit| Duration::from_nanos(1 << bit));
+        let until = seconds
+            .chain(nanos)
+            .fold(Instant::now(), |until, step| until.checked_add(step).unwrap_or(until));
+        let limit = WaitLimit { name: "a".to_owned(), timeout: None, until: Some(until) };
+        assert!(limit.within(async { Ok(7) }).await.is_ok_and(|done| done == 7));
     }
 }
