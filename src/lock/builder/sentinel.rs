@@ -178,9 +178,10 @@ impl FromStr for SentinelConfig {
     }
 }
 
+// Not the nodes: a URL in place of an address may contain a password.
 debug_fields!(|config| SentinelConfig {
     master: config.master,
-    nodes: config.nodes,
+    nodes: config.nodes.len(),
     credentials: config.credentials.is_some(),
     tls: config.tls,
     servers: config.servers

@@ -28,6 +28,9 @@ fn sentinel_debug_and_errors_do_not_show_the_password() {
     let sentinel = sentinel.credentials(crate::Credentials::password("SECRET"));
     let said = format!("{sentinel:?} {:?}", Client::builder().sentinel(sentinel.clone()));
     assert!(!said.contains("SECRET"), "{said}");
+    let named = SentinelConfig::new("m").node("redis://:SECRET@s").node("locker:SECRET@s");
+    let said = format!("{named:?} {:?}", Client::builder().sentinel(named.clone()));
+    assert!(!said.contains("SECRET") && said.contains("nodes: 2"), "{said}");
     let wrong = SentinelConfig::new("m").node("locker:SECRET@s").nodes().unwrap_err();
     assert!(wrong.to_string().contains("`locker:***@s`"), "{wrong}");
     assert!(!format!("{wrong:?}").contains("SECRET"), "{wrong:?}");
