@@ -60,7 +60,9 @@ impl Signals {
     }
 
     /// Signals that were ignored when this process started (by `nohup`) stay ignored, here and in
-    /// the command. Blocked ones likewise stay blocked.
+    /// the command. Blocked ones likewise stay blocked. SIGPIPE is the exception: before `main`
+    /// begins, the standard library ignores it and keeps no record of what was before. It sets the
+    /// default in each process that it starts.
     fn listen(signals: &[Signal]) -> io::Result<Signals> {
         let ignored = ignored();
         let heard = signals.iter().filter(|&&signal| ignored & (1 << (signal as u32 - 1)) == 0);

@@ -130,6 +130,21 @@ async fn run_keeps_ignoring_signals_ignored_at_its_start() -> Result {
     Ok(())
 }
 
+/// The standard library sets SIGPIPE to its default in each process that it starts.
+#[tokio::test]
+async fn run_lets_sigpipe_end_its_command_although_it_was_ignored() -> Result {
+    let (_server, tool) = alone().await?;
+    let script = "kill -PIPE $$; echo on";
+    let ignoring = |command: &str| tool.shell(&format!("trap '' PIPE; exec {command}"));
+    fixture::ran(ignoring(&format!("sh -c '{script}'"))).await?.expect_output(0, "on\n");
+    let run = ignoring(&format!("{RWLEASE} run a -- sh -c '{script}'"));
+    fixture::ran(run).await?.expect_output(128 + 13, "");
+    // A command that is to ignore it does so itself.
+    let again = format!("{RWLEASE} run a -- env --ignore-signal=PIPE sh -c '{script}'");
+    fixture::ran(ignoring(&again)).await?.expect_output(0, "on\n");
+    Ok(())
+}
+
 /// As the child of a program that blocks signals. SIGCHLD, which tells of a command that was
 /// stopped, is the exception.
 #[tokio::test]
