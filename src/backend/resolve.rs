@@ -31,7 +31,7 @@ impl Default for Resolver {
     }
 }
 
-debug_fields!(|_: Resolver| Resolver { .. });
+debug_fields!(|_| Resolver { .. });
 
 impl Resolver {
     pub(crate) fn new(
