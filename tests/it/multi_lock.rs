@@ -331,7 +331,9 @@ mod embedded {
     async fn multi_try_with_a_retry_policy_or_a_timeout_of_zero_returns_invalid() {
         let (_engine, locks, [a, c]) = two_masters().await;
         let request = || locks.multi_lock().write(&a).write(&c);
-        for request in [request().retry_policy(RetryPolicy::default()), request().timeout(0 * MS)] {
+        for request in
+            [request().retry_policy(RetryPolicy::default()), request().timeout(Duration::ZERO)]
+        {
             let invalid = request.try_acquire().await.unwrap_err();
             assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
         }
