@@ -253,6 +253,17 @@ fn cached_read_that_is_forced_out_is_not_renewed() {
 }
 
 #[test]
+fn plain_read_that_is_forced_out_is_not_renewed() {
+    let mut twins = Twins::new();
+    for number in 0..=PASS {
+        twins.request(reader(number)).granted();
+    }
+    assert_eq!(twins.both(Lab::force).status(), "forced");
+    assert!(twins.reads(0) && twins.has("forced_up_to"), "one call removes 16 readers");
+    assert_eq!(twins.both(|lab| lab.renew("r0", 10_000)).status(), "not_held");
+}
+
+#[test]
 fn too_many_tokens_are_refused_in_the_queue_and_beside_cached_readers() {
     let mut twins = Twins::new();
     twins.request(Request::write("w1")).granted();

@@ -254,6 +254,7 @@ fn fenced_replace_that_is_repeated_is_written() {
     lab.pass(100);
     assert_eq!(lab.stored_value(), (7, None));
     assert_eq!(replace(&mut lab).status(), "written");
+    assert_eq!(lab.stored_value(), (7, Some("b".into())));
 }
 
 #[test]
