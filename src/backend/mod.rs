@@ -328,5 +328,6 @@ pub enum PubSubEvent {
     },
 }
 
-#[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
+#[cfg(test)]
+#[cfg(all(feature = "native", feature = "redis", feature = "fred"))]
 mod tests;

@@ -1,5 +1,5 @@
 //! Names with several addresses, at one of which no session begins.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::disallowed_methods)]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
