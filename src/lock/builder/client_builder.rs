@@ -256,8 +256,7 @@ impl ClientBuilder {
     /// Background renewals and releases are counted separately.
     ///
     /// A reply that misses its call's deadline while at least half of this number are in flight
-    /// halves the number for that connection, down to 16. Replies within half of their time raise
-    /// the number again.
+    /// halves the number for that connection, down to 16. Replies in time raise the number again.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
         self.router.max_in_flight_per_server = calls;
         self.dialing = Some("max_in_flight");

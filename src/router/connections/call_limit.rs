@@ -2,9 +2,9 @@
 //!
 //! A server answers in order. If it needs longer for all calls in flight than a call has time, each
 //! call is sent in vain, and its outcome is in doubt. So the limit is halved when a reply is late,
-//! and grows by one call with each full set of replies that took less than half of their time:
-//! additive increase, multiplicative decrease, as in TCP (RFC 5681). The other calls wait in the
-//! client, and those that run out of time were not sent.
+//! and grows by one call with each full set of replies in time: additive increase, multiplicative
+//! decrease, as in TCP (RFC 5681). The other calls wait in the client, and those that run out of
+//! time were not sent.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,14 +32,14 @@ struct LimitState {
     limit: usize,
     /// Permits in use that end with their calls.
     excess: usize,
-    /// The replies in good time since the limit changed.
-    prompt_replies: usize,
+    /// The replies in time since the limit changed.
+    replies: usize,
     reduced_at: Option<LocalInstant>,
 }
 
 impl CallLimit {
     pub(super) fn new(max: usize) -> CallLimit {
-        let state = LimitState { limit: max, excess: 0, prompt_replies: 0, reduced_at: None };
+        let state = LimitState { limit: max, excess: 0, replies: 0, reduced_at: None };
         CallLimit {
             permits: Semaphore::new(max),
             max,
@@ -65,26 +65,17 @@ impl CallLimit {
     }
 
     /// The reply to a call arrived in time.
-    pub(super) fn on_reply(
-        &self,
-        sent: LocalInstant,
-        received: LocalInstant,
-        deadline: LocalInstant,
-    ) {
+    pub(super) fn on_reply(&self) {
         if !self.is_reduced.load(Ordering::Relaxed) {
             return;
         }
-        let took = received.saturating_duration_since(sent);
-        if took > deadline.saturating_duration_since(sent) / 2 {
-            return;
-        }
         let mut state = lock(&self.state);
-        state.prompt_replies += 1;
-        if state.prompt_replies < state.limit || state.limit == self.max {
+        state.replies += 1;
+        if state.replies < state.limit || state.limit == self.max {
             return;
         }
         state.limit += 1;
-        state.prompt_replies = 0;
+        state.replies = 0;
         match state.excess.checked_sub(1) {
             Some(excess) => state.excess = excess,
             None => self.permits.add_permits(1),
@@ -110,7 +101,7 @@ impl CallLimit {
             }
         }
         state.limit = limit;
-        state.prompt_replies = 0;
+        state.replies = 0;
         state.reduced_at = Some(now);
         self.is_reduced.store(limit < self.max, Ordering::Relaxed);
     }

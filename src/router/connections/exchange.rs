@@ -208,7 +208,7 @@ impl ServerConnection {
         };
         let outcome = self.await_reply(response, sent, deadline, max_silence).await;
         if in_flight.permit.as_ref().is_some_and(SendPermit::is_for_call) {
-            self.adapt_call_limit(&outcome, sent, deadline);
+            self.adapt_call_limit(&outcome, sent);
         }
         let outcome = match outcome {
             // Its effect may be lost, or may have reached the new master.
@@ -225,11 +225,10 @@ impl ServerConnection {
         &self,
         outcome: &Result<TimedReply<T>, ExchangeError>,
         sent: LocalInstant,
-        deadline: LocalInstant,
     ) {
         let limit = &self.call_limit.0;
         match outcome {
-            Ok(reply) => limit.on_reply(sent, reply.received_at, deadline),
+            Ok(_) => limit.on_reply(),
             Err(ExchangeError::NoReply) => limit.on_late_reply(sent, self.clock.now()),
             Err(ExchangeError::Quiet | ExchangeError::Connection(_)) => {}
         }

@@ -15,10 +15,9 @@ impl CallLimit {
         self.state.lock().unwrap().limit
     }
 
-    /// Replies to calls that had 100 ms.
-    fn receive(&self, replies: usize, took_ms: u64) {
+    fn receive(&self, replies: usize) {
         for _ in 0..replies {
-            self.on_reply(at(0), at(took_ms), at(100));
+            self.on_reply();
         }
     }
 }
@@ -74,31 +73,20 @@ fn limit_below_the_lowest_stays() {
 }
 
 #[test]
-fn prompt_replies_raise_the_limit_to_the_setting() {
+fn replies_in_time_raise_the_limit_to_the_setting() {
     let limit = CallLimit::new(20);
     limit.take(20);
     limit.on_late_reply(at(0), at(10));
-    limit.receive(15, 50);
-    limit.receive(100, 51);
-    assert_eq!(limit.limit(), 16, "15 took half of their time, the others more");
-    limit.receive(1, 50);
+    limit.receive(15);
+    assert_eq!(limit.limit(), 16);
+    limit.receive(1);
     assert_eq!(limit.limit(), 17);
-    limit.receive(17 + 18 + 19, 1);
+    limit.receive(17 + 18 + 19);
     assert_eq!(limit.limit(), 20);
     assert!(!limit.is_reduced.load(Ordering::Relaxed));
-    limit.receive(100, 1);
+    limit.receive(100);
     for _ in 0..20 {
         limit.return_permit();
     }
     assert_eq!(limit.permits.available_permits(), 20);
-}
-
-#[test]
-fn closed_limit_stays_closed() {
-    let limit = CallLimit::new(64);
-    limit.take(40);
-    limit.permits.close();
-    limit.on_late_reply(at(0), at(10));
-    limit.return_permit();
-    assert!(limit.permits.is_closed());
 }
