@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use rwlease_core::resp::Address;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::backend::ConnectionError;
 use crate::locks::lock;
@@ -18,8 +20,11 @@ use crate::locks::lock;
 pub(crate) struct Resolver {
     /// Blocks until the system's resolver answers.
     look_up: Arc<LookUp>,
-    under_way: Arc<Mutex<HashMap<Arc<str>, Lookup>>>,
+    under_way: Arc<Mutex<HashMap<Arc<str>, (Instant, Lookup)>>>,
 }
+
+/// After this time a lookup counts as stuck: the next dial begins another one.
+const MAX_LOOKUP_TIME: Duration = Duration::from_secs(60);
 
 type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
@@ -55,20 +60,24 @@ impl Resolver {
 
     /// The lookup of the host that is under way, or a new one. A lookup holds a thread until it
     /// ends, even if all dials have given up. With one for each dial, a resolver that hangs would
-    /// take all threads on which the application's own blocking calls run.
+    /// take all threads on which the application's own blocking calls run. One that never answers
+    /// takes a thread a minute.
     fn start_or_join(&self, host: &Arc<str>) -> Lookup {
         let (tell, told) = oneshot::channel();
         let cancelled = || ConnectionError::not_sent("the lookup of the host name was cancelled");
         let lookup =
             told.map(move |told| told.unwrap_or_else(|_| Err(cancelled()))).boxed().shared();
+        let began = Instant::now();
         {
             let mut under_way = lock(&self.under_way);
-            if let Some(running) = under_way.get(host) {
+            if let Some((began, running)) = under_way.get(host)
+                && began.elapsed() < MAX_LOOKUP_TIME
+            {
                 return running.clone();
             }
-            under_way.insert(host.clone(), lookup.clone());
+            under_way.insert(host.clone(), (began, lookup.clone()));
         }
-        let running = RunningLookup { resolver: self.clone(), host: host.clone() };
+        let running = RunningLookup { resolver: self.clone(), host: host.clone(), began };
         // A runtime that has ended drops this at once, so nothing is locked.
         tokio::task::spawn_blocking(move || {
             let found = (running.resolver.look_up)(&running.host).map_err(unresolved);
@@ -93,11 +102,15 @@ impl Resolver {
 struct RunningLookup {
     resolver: Resolver,
     host: Arc<str>,
+    began: Instant,
 }
 
 impl Drop for RunningLookup {
     fn drop(&mut self) {
-        lock(&self.resolver.under_way).remove(&self.host);
+        let mut under_way = lock(&self.resolver.under_way);
+        if under_way.get(&self.host).is_some_and(|(began, _)| *began == self.began) {
+            under_way.remove(&self.host);
+        }
     }
 }
 

@@ -31,6 +31,15 @@ async fn resolver_addresses_join_a_lookup_that_hangs() {
         assert!(dial.is_err(), "it hangs");
     }
     assert_eq!(begun.load(Ordering::Relaxed), 1);
+    // After a minute it is stuck.
+    tokio::time::pause();
+    tokio::time::advance(MAX_LOOKUP_TIME).await;
+    tokio::time::resume();
+    for port in 0..2 {
+        let dial = timeout(Duration::from_millis(10), resolver.addresses(&address(port))).await;
+        assert!(dial.is_err(), "it hangs");
+    }
+    assert_eq!(begun.load(Ordering::Relaxed), 2);
     // The last one gets the answer, with its own port.
     let at = address(7);
     let mut last = Box::pin(resolver.addresses(&at));
@@ -38,10 +47,10 @@ async fn resolver_addresses_join_a_lookup_that_hangs() {
     drop(release);
     let found = timeout(LONG, last).await.expect("an answer").unwrap();
     assert_eq!(found, [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 7)]);
-    assert_eq!(begun.load(Ordering::Relaxed), 1);
+    assert_eq!(begun.load(Ordering::Relaxed), 2);
     // An answer is not kept.
     timeout(LONG, resolver.addresses(&at)).await.expect("an answer").unwrap();
-    assert_eq!(begun.load(Ordering::Relaxed), 2);
+    assert_eq!(begun.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test]
