@@ -55,7 +55,8 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 /// refused, the request keeps the locks before the first refused one, releases the others, and
 /// waits for that one as [`Acquire`](crate::Acquire) waits. Then it tries the rest in the same way.
 /// A lock whose server does not reply within the client's [call
-/// timeout](crate::ClientBuilder::call_timeout) counts as refused. With
+/// timeout](crate::ClientBuilder::call_timeout) counts as refused: the request holds the locks
+/// before it until that server replies or the [`timeout`](MultiLock::timeout) ends. With
 /// [`retry_policy`](MultiLock::retry_policy) it holds no lock while it waits: it tries all locks at
 /// once, and if one is busy, it releases all.
 ///
