@@ -9,10 +9,11 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use rwlease_core::resp::Address;
+use rwlease_core::time::LocalInstant;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::backend::ConnectionError;
+use crate::clock::{Clock, SystemClock};
 use crate::locks::lock;
 
 /// Looks up the addresses of host names. Clones share the lookups under way.
@@ -20,15 +21,19 @@ use crate::locks::lock;
 pub(crate) struct Resolver {
     /// Blocks until the system's resolver answers.
     look_up: Arc<LookUp>,
-    under_way: Arc<Mutex<HashMap<Arc<str>, (Instant, Lookup)>>>,
+    under_way: Arc<Mutex<HashMap<Arc<str>, Lookup>>>,
+    /// After this time a lookup counts as stuck: the next dial begins another one.
+    max_lookup_time: Duration,
 }
-
-/// After this time a lookup counts as stuck: the next dial begins another one.
-const MAX_LOOKUP_TIME: Duration = Duration::from_secs(60);
 
 type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-type Lookup = Shared<BoxFuture<'static, Result<Vec<SocketAddr>, ConnectionError>>>;
+type LookupResult = Result<Vec<SocketAddr>, ConnectionError>;
+
+struct Lookup {
+    began: LocalInstant,
+    result: Shared<BoxFuture<'static, LookupResult>>,
+}
 
 impl Default for Resolver {
     fn default() -> Resolver {
@@ -42,14 +47,15 @@ impl Resolver {
     pub(crate) fn new(
         look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Resolver {
-        Resolver { look_up: Arc::new(look_up), under_way: Arc::default() }
+        Resolver {
+            look_up: Arc::new(look_up),
+            under_way: Arc::default(),
+            max_lookup_time: Duration::from_secs(60),
+        }
     }
 
     /// The addresses of a host, in the order of the system's resolver.
-    pub(super) async fn addresses(
-        &self,
-        address: &Address,
-    ) -> Result<Vec<SocketAddr>, ConnectionError> {
+    pub(super) async fn addresses(&self, address: &Address) -> LookupResult {
         if let Ok(ip) = address.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, address.port)]);
         }
@@ -62,20 +68,20 @@ impl Resolver {
     /// ends, even if all dials have given up. With one for each dial, a resolver that hangs would
     /// take all threads on which the application's own blocking calls run. One that never answers
     /// takes a thread a minute.
-    fn start_or_join(&self, host: &Arc<str>) -> Lookup {
+    fn start_or_join(&self, host: &Arc<str>) -> Shared<BoxFuture<'static, LookupResult>> {
         let (tell, told) = oneshot::channel();
         let cancelled = || ConnectionError::not_sent("the lookup of the host name was cancelled");
-        let lookup =
+        let result =
             told.map(move |told| told.unwrap_or_else(|_| Err(cancelled()))).boxed().shared();
-        let began = Instant::now();
+        let began = SystemClock.now();
         {
             let mut under_way = lock(&self.under_way);
-            if let Some((began, running)) = under_way.get(host)
-                && began.elapsed() < MAX_LOOKUP_TIME
+            if let Some(running) = under_way.get(host)
+                && began < running.began.saturating_add(self.max_lookup_time)
             {
-                return running.clone();
+                return running.result.clone();
             }
-            under_way.insert(host.clone(), (began, lookup.clone()));
+            under_way.insert(host.clone(), Lookup { began, result: result.clone() });
         }
         let running = RunningLookup { resolver: self.clone(), host: host.clone(), began };
         // A runtime that has ended drops this at once, so nothing is locked.
@@ -84,7 +90,7 @@ impl Resolver {
             drop(running);
             let _ = tell.send(found);
         });
-        lookup
+        result
     }
 
     /// The addresses of a host, in no particular order; none if it cannot be resolved.
@@ -102,13 +108,13 @@ impl Resolver {
 struct RunningLookup {
     resolver: Resolver,
     host: Arc<str>,
-    began: Instant,
+    began: LocalInstant,
 }
 
 impl Drop for RunningLookup {
     fn drop(&mut self) {
         let mut under_way = lock(&self.resolver.under_way);
-        if under_way.get(&self.host).is_some_and(|(began, _)| *began == self.began) {
+        if under_way.get(&self.host).is_some_and(|lookup| lookup.began == self.began) {
             under_way.remove(&self.host);
         }
     }
