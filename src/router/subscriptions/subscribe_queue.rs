@@ -30,9 +30,9 @@ pub(super) struct SubscribeQueue {
     /// skipped.
     order: VecDeque<Bytes>,
     /// How many confirmations may still come of each channel, and whether its last subscription
-    /// followed an ASK. A channel stays here if its
-    /// subscription was rejected, or if this client unsubscribed before the confirmation, because
-    /// some backends assign rejections to the wrong channel.
+    /// followed an ASK. A channel stays here if its subscription was rejected, or if this client
+    /// unsubscribed before the confirmation, because some backends assign rejections to the wrong
+    /// channel.
     expected: HashMap<Bytes, (u32, bool)>,
 }
 

@@ -103,7 +103,7 @@ async fn queued_call_without_time_left_returns_overloaded_unsent() {
 /// Calls at twice the rate of the server, each with half a second. A full set of calls in flight
 /// takes the server longer than that.
 #[tokio::test(start_paused = true)]
-async fn calls_at_twice_the_capacity_are_answered_at_three_quarters_of_it() {
+async fn max_in_flight_adapts_to_a_server_at_twice_its_capacity() {
     let bench = Arc::new(Bench::new(&[ALL]).await);
     bench.fakes.set_script_time("a", Duration::from_millis(2));
     let mut calls = Vec::new();
