@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{Client, ErrorKind, Lease, LeaseLoss, LeaseState, WriteGuard};
+use rwlease::guard::CachedWriteGuard;
+use rwlease::{CachedRwLock, Client, ErrorKind, Lease, LeaseLoss, LeaseState, WriteGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -43,7 +44,7 @@ impl PanicAt {
 struct Bench {
     engine: EmbeddedCluster,
     locks: Client,
-    _others: Client,
+    others: Client,
     guard: WriteGuard,
     taken: Option<WriteGuard>,
     losses: Arc<Mutex<Vec<String>>>,
@@ -66,7 +67,18 @@ impl Bench {
         let waiting = spawn_write(&locks.rwlock("taken").unwrap());
         sleep(SECOND).await;
         let taken = Some(taken);
-        Bench { engine, locks, _others: others, guard, taken, losses, waiting }
+        Bench { engine, locks, others, guard, taken, losses, waiting }
+    }
+
+    /// A lock that this client caches, and a guard of the cached lease.
+    async fn cached_guard(&self) -> (CachedRwLock, CachedWriteGuard) {
+        let cached = self.locks.rwlock("cached").unwrap().cached().unwrap();
+        while cached.cache_status().hold.is_none() {
+            drop(cached.write().await.unwrap());
+            sleep(SECOND / 100).await;
+        }
+        let guard = cached.write().await.unwrap();
+        (cached, guard)
     }
 
     /// Everybody has been told, and everything fails.
@@ -124,7 +136,7 @@ async fn client_whose_task_panics_loses_all_leases_and_fails() {
 async fn grant_whose_event_panics_is_released() {
     for name in ["free", "taken"] {
         let panic_at = PanicAt::events(vec!["rwlease.grant"]);
-        let Bench { _others: others, locks, guard, taken, waiting, .. } = Bench::new().await;
+        let Bench { others, locks, guard, taken, waiting, .. } = Bench::new().await;
         panic_at.arm(true);
         let ended = if name == "taken" {
             drop(taken);
@@ -166,12 +178,7 @@ async fn client_whose_connection_panics_fails() {
 async fn client_that_fails_loses_cached_leases() {
     let panic_at = PanicAt::events(vec!["rwlease.refresh"]);
     let bench = Bench::new().await;
-    let cached = bench.locks.rwlock("cached").unwrap().cached().unwrap();
-    while cached.cache_status().hold.is_none() {
-        drop(cached.write().await.unwrap());
-        sleep(SECOND / 100).await;
-    }
-    let guard = cached.write().await.unwrap();
+    let (cached, guard) = bench.cached_guard().await;
     let watch = guard.watch();
     panic_at.arm(true);
     timeout(60 * SECOND, watch.ended()).await.expect("it is told");
@@ -187,15 +194,10 @@ async fn client_that_fails_loses_cached_leases() {
 async fn cached_lock_whose_task_panics_loses_its_lease() {
     let panic_at = PanicAt::events(vec!["rwlease.recall"]);
     let bench = Bench::new().await;
-    let cached = bench.locks.rwlock("cached").unwrap().cached().unwrap();
-    while cached.cache_status().hold.is_none() {
-        drop(cached.write().await.unwrap());
-        sleep(SECOND / 100).await;
-    }
-    let guard = cached.write().await.unwrap();
+    let (cached, guard) = bench.cached_guard().await;
     let watch = guard.watch();
     panic_at.arm(true);
-    let _other = spawn_write(&bench._others.rwlock("cached").unwrap());
+    let _other = spawn_write(&bench.others.rwlock("cached").unwrap());
     timeout(SECOND, watch.ended()).await.expect("it is told");
     assert!(!guard.is_held() && watch.cancellation_token().is_cancelled());
     sleep(SECOND).await;
