@@ -64,6 +64,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Tape {
 impl Tape {
     /// Records what this thread emits, until the guard is dropped.
     fn start() -> (Tape, DefaultGuard) {
+        // While there is one subscriber alone, `tracing` asks the thread that reaches a callsite
+        // first whether it has one, and keeps a no: other tests' threads need one too.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let tape = Tape::default();
         let subscriber = tracing_subscriber::registry().with(tape.clone());
         (tape, tracing::subscriber::set_default(subscriber))
