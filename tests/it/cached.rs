@@ -1,6 +1,7 @@
 //! Cached locks on embedded servers, in simulated time.
 
 use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -469,6 +470,49 @@ async fn cached_write_beyond_its_token_block_gets_more_tokens() {
     }
     sleep(3 * SECOND).await;
     assert!(others.write().await.unwrap().fencing_token().get() > last);
+}
+
+/// Writers here and elsewhere change a value. Each reader keeps a copy of it with its token.
+#[tokio::test(start_paused = true)]
+async fn cached_readers_with_one_token_read_one_value() {
+    const ROUNDS: u64 = 400;
+    let Bench { lock, others, .. } = Bench::warm(LockMode::Read).await;
+    let value = Arc::new(AtomicU64::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..8 {
+        let (lock, others, value) = (lock.clone(), others.clone(), Arc::clone(&value));
+        tasks.spawn(async move {
+            let mut random = fastrand::Rng::with_seed(task);
+            let (mut copy, mut hits) = (None, 0);
+            for _ in 0..ROUNDS {
+                sleep(Duration::from_micros(random.u64(..2_000))).await;
+                match random.u8(..100) {
+                    0..3 => {
+                        let _writing = others.write().await.unwrap();
+                        value.fetch_add(1, Ordering::Relaxed);
+                    }
+                    3..6 => {
+                        let _writing = lock.write().await.unwrap();
+                        value.fetch_add(1, Ordering::Relaxed);
+                    }
+                    _ => {
+                        let reading = lock.read().await.unwrap();
+                        let read = (reading.fencing_token(), value.load(Ordering::Relaxed));
+                        if let Some((token, _)) = copy
+                            && token == read.0
+                        {
+                            assert_eq!(copy, Some(read));
+                            hits += 1;
+                        }
+                        copy = Some(read);
+                    }
+                }
+            }
+            hits
+        });
+    }
+    let hits: u64 = tasks.join_all().await.into_iter().sum();
+    assert!(hits > ROUNDS, "{hits} copies were used again");
 }
 
 /// The last writer of a block has left, and the write becomes a read because of another client's
