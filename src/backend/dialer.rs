@@ -105,13 +105,14 @@ impl Dialer {
     pub(super) async fn dial<S, F>(
         &self,
         address: &Address,
-        place: Option<IpAddr>,
+        place: Option<&str>,
         begin: impl Fn(RawStream) -> F + Sync,
     ) -> Result<(S, IpAddr), ConnectionError>
     where
         F: Future<Output = Result<S, ConnectionError>> + Send,
         S: Send,
     {
+        let place = place.and_then(|place| place.parse().ok());
         match &self.tls {
             None => {
                 let plain = |stream| begin(RawStream::Tcp(stream));

@@ -200,10 +200,19 @@ impl Connector for FredConnector {
         self.health.clone()
     }
 
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        place: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         async move {
-            let places = self.resolver.places(address).await;
-            self.connect_to_any(address, &places).await
+            let Some(place) = place else {
+                let places = self.resolver.places(address).await;
+                return self.connect_to_any(address, &places).await;
+            };
+            let config = self.config_at(address, place);
+            let connection = FredConnection::open(config, MAX_PENDING_EVENTS).await?;
+            Ok(self.commands(connection, Some(place.into())))
         }
         .boxed()
     }
@@ -212,40 +221,25 @@ impl Connector for FredConnector {
         self.resolver.places(address).boxed()
     }
 
-    fn connect_to_addr<'a>(
-        &'a self,
-        address: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, OpenedCommands> {
-        async move {
-            let config = self.config_at(address, place);
-            let connection = FredConnection::open(config, MAX_PENDING_EVENTS).await?;
-            Ok(self.commands(connection, Some(place.into())))
-        }
-        .boxed()
-    }
-
     fn uses_tls(&self) -> bool {
         self.config.uses_tls()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
-        async move {
-            let places = self.resolver.places(address).await;
-            let (connection, _) = self.open_any(address, &places, MAX_PENDING_PUSHES).await?;
-            Ok(subscription::start(connection, &self.health))
-        }
-        .boxed()
-    }
-
-    fn subscribe_at_addr<'a>(
+    fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-        place: &'a str,
+        place: Option<&'a str>,
     ) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
-            let config = self.config_at(address, place);
-            let connection = FredConnection::open(config, MAX_PENDING_PUSHES).await?;
+            let connection = match place {
+                Some(place) => {
+                    FredConnection::open(self.config_at(address, place), MAX_PENDING_PUSHES).await?
+                }
+                None => {
+                    let places = self.resolver.places(address).await;
+                    self.open_any(address, &places, MAX_PENDING_PUSHES).await?.0
+                }
+            };
             Ok(subscription::start(connection, &self.health))
         }
         .boxed()

@@ -199,8 +199,13 @@ pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionErro
 
 /// Opens connections.
 pub trait Connector: fmt::Debug + Send + Sync + 'static {
-    /// Opens and authenticates a connection that carries commands.
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands>;
+    /// Opens and authenticates a connection that carries commands. With `place`, dials that one of
+    /// the addresses of the host name.
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        place: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedCommands>;
 
     /// Returns the addresses to which a host name resolves now. Empty if they are unknown.
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
@@ -208,32 +213,16 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// As `connect`, to the server at one of the addresses of the host name.
-    fn connect_to_addr<'a>(
-        &'a self,
-        address: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, OpenedCommands> {
-        let _ = place;
-        self.connect(address)
-    }
-
     /// The health of the client that it connects. The tasks of its connections report to it.
     fn health(&self) -> ClientHealth;
 
-    /// Opens a connection that carries subscriptions alone. Its notices come out of the receiver,
-    /// which ends when the connection is gone.
-    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub>;
-
-    /// As `subscribe`, to the server at one of the addresses of the host name.
-    fn subscribe_at_addr<'a>(
+    /// As `connect`, for a connection that carries subscriptions alone. Its notices come out of the
+    /// receiver, which ends when the connection is gone.
+    fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, OpenedPubSub> {
-        let _ = place;
-        self.subscribe(address)
-    }
+        place: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedPubSub>;
 
     /// Whether connections use TLS.
     fn uses_tls(&self) -> bool {

@@ -43,32 +43,39 @@ pub(crate) struct NativeConnector {
 }
 
 impl Connector for NativeConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
-        self.connect_to(address, None).boxed()
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        place: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedCommands> {
+        async move {
+            let (connection, place) = self.open(address, place, None).await?;
+            let place = place.to_string().into();
+            Ok(Arc::new(NativeCommands { connection: Arc::new(connection), place })
+                as Arc<dyn CommandConnection>)
+        }
+        .boxed()
     }
 
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
         self.dialer.resolver.places(address).boxed()
     }
 
-    fn connect_to_addr<'a>(
+    fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, OpenedCommands> {
-        self.connect_to(address, place.parse().ok()).boxed()
-    }
-
-    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
-        self.subscribe_to(address, None).boxed()
-    }
-
-    fn subscribe_at_addr<'a>(
-        &'a self,
-        address: &'a Address,
-        place: &'a str,
+        place: Option<&'a str>,
     ) -> ConnectionFuture<'a, OpenedPubSub> {
-        self.subscribe_to(address, place.parse().ok()).boxed()
+        async move {
+            let (notify, notices) = mpsc::unbounded_channel();
+            let handler = Arc::new(OnceLock::new());
+            let listener = PubSubSink { events: notify, handler: handler.clone() };
+            let (connection, _) = self.open(address, place, Some(listener)).await?;
+            let subscription: Arc<dyn PubSubConnection> =
+                Arc::new(NativePubSub::new(connection, self.dialer.channels, handler));
+            Ok((subscription, notices))
+        }
+        .boxed()
     }
 
     fn health(&self) -> ClientHealth {
@@ -85,36 +92,10 @@ impl Connector for NativeConnector {
 }
 
 impl NativeConnector {
-    /// Opens a connection that carries commands, to the server at `place` if one is given.
-    async fn connect_to(
-        &self,
-        address: &Address,
-        place: Option<IpAddr>,
-    ) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
-        let (connection, place) = self.open(address, place, None).await?;
-        let place = place.to_string().into();
-        Ok(Arc::new(NativeCommands { connection: Arc::new(connection), place }))
-    }
-
-    /// Opens a connection that carries subscriptions, to the server at `place` if one is given.
-    async fn subscribe_to(
-        &self,
-        address: &Address,
-        place: Option<IpAddr>,
-    ) -> Result<OpenedPubSub, ConnectionError> {
-        let (notify, notices) = mpsc::unbounded_channel();
-        let handler = Arc::new(OnceLock::new());
-        let listener = PubSubSink { events: notify, handler: handler.clone() };
-        let (connection, _) = self.open(address, place, Some(listener)).await?;
-        let subscription: Arc<dyn PubSubConnection> =
-            Arc::new(NativePubSub::new(connection, self.dialer.channels, handler));
-        Ok((subscription, notices))
-    }
-
     async fn open(
         &self,
         address: &Address,
-        place: Option<IpAddr>,
+        place: Option<&str>,
         listener: Option<PubSubSink>,
     ) -> Result<(NativeConnection, IpAddr), ConnectionError> {
         let credentials = self.dialer.credentials().await?;

@@ -38,48 +38,6 @@ pub(crate) struct RedisConnector {
     pub(crate) dialer: Dialer,
 }
 
-impl Connector for RedisConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
-        self.connect_to(address, None)
-    }
-
-    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
-        self.dialer.resolver.places(address).boxed()
-    }
-
-    fn connect_to_addr<'a>(
-        &'a self,
-        address: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, OpenedCommands> {
-        self.connect_to(address, place.parse().ok())
-    }
-
-    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
-        self.subscribe_to(address, None)
-    }
-
-    fn subscribe_at_addr<'a>(
-        &'a self,
-        address: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, OpenedPubSub> {
-        self.subscribe_to(address, place.parse().ok())
-    }
-
-    fn health(&self) -> ClientHealth {
-        self.dialer.health.clone()
-    }
-
-    fn uses_tls(&self) -> bool {
-        self.dialer.tls.is_some()
-    }
-
-    fn rotates_credentials(&self) -> bool {
-        self.dialer.rotates_credentials()
-    }
-}
-
 /// Takes the pushes of one connection.
 type PushHandler = Box<dyn Fn(PushInfo) + Send + Sync>;
 
@@ -91,12 +49,11 @@ struct RedisSession<T> {
     pushes: T,
 }
 
-impl RedisConnector {
-    /// Opens a connection that carries commands, to the server at `place` if one is given.
-    fn connect_to<'a>(
+impl Connector for RedisConnector {
+    fn connect<'a>(
         &'a self,
         address: &'a Address,
-        place: Option<IpAddr>,
+        place: Option<&'a str>,
     ) -> ConnectionFuture<'a, OpenedCommands> {
         let pushes = || {
             let broken = Arc::new(AtomicBool::new(false));
@@ -118,11 +75,14 @@ impl RedisConnector {
         .boxed()
     }
 
-    /// Opens a connection that carries subscriptions, to the server at `place` if one is given.
-    fn subscribe_to<'a>(
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        self.dialer.resolver.places(address).boxed()
+    }
+
+    fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-        place: Option<IpAddr>,
+        place: Option<&'a str>,
     ) -> ConnectionFuture<'a, OpenedPubSub> {
         let pushes = || {
             let (notify, notices) = mpsc::unbounded_channel();
@@ -151,6 +111,20 @@ impl RedisConnector {
         .boxed()
     }
 
+    fn health(&self) -> ClientHealth {
+        self.dialer.health.clone()
+    }
+
+    fn uses_tls(&self) -> bool {
+        self.dialer.tls.is_some()
+    }
+
+    fn rotates_credentials(&self) -> bool {
+        self.dialer.rotates_credentials()
+    }
+}
+
+impl RedisConnector {
     /// The failure to begin the session.
     fn not_begun(&self, error: RedisError) -> ConnectionError {
         match error.code() {
@@ -171,7 +145,7 @@ impl RedisConnector {
     async fn open<T: Send>(
         &self,
         address: &Address,
-        place: Option<IpAddr>,
+        place: Option<&str>,
         pushes: impl Fn() -> (PushHandler, T) + Sync,
     ) -> Result<(RedisSession<T>, IpAddr), ConnectionError> {
         let credentials = self.dialer.credentials().await?;

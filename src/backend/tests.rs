@@ -96,13 +96,13 @@ const HELLO: &str =
 async fn assert_second_serves(port: u16) {
     let (address, resolver) = name(port);
     for backend in backends(&resolver, None) {
-        let opened = timeout(LIMIT, backend.connect(&address)).await;
+        let opened = timeout(LIMIT, backend.connect(&address, None)).await;
         let node = opened.unwrap_or_else(|_| panic!("{backend:?}: no connection")).unwrap();
         assert_eq!(node.resolved_addr().as_deref(), Some("127.0.0.2"), "{backend:?}");
         // The connection that was given up does not end this one.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(node.is_usable(), "{backend:?}");
-        let opened = timeout(LIMIT, backend.subscribe(&address)).await;
+        let opened = timeout(LIMIT, backend.subscribe(&address, None)).await;
         let (subscription, mut notices) =
             opened.unwrap_or_else(|_| panic!("{backend:?}: no subscription")).unwrap();
         let ping = Command::new().arg("PING");
@@ -142,7 +142,7 @@ async fn wrong_password_is_the_reported_failure_of_several_addresses() {
         tokio::spawn(serve(second, hellos[1]));
         let (address, resolver) = name(port);
         for backend in backends(&resolver, Some("secret")) {
-            let opened = timeout(LIMIT, backend.connect(&address)).await;
+            let opened = timeout(LIMIT, backend.connect(&address, None)).await;
             let failure = opened.unwrap_or_else(|_| panic!("{backend:?}: no end")).unwrap_err();
             assert!(failure.is_permanent && !failure.maybe_sent, "{backend:?}: {failure:?}");
         }

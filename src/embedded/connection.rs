@@ -65,7 +65,11 @@ struct EmbeddedPubSub {
 }
 
 impl Connector for EmbeddedConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        _: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         Box::pin(async move {
             let link = EmbeddedLink::open(&lock(&self.0.world), address)?;
             let node = EmbeddedCommands { shared: self.0.clone(), link, session: Arc::default() };
@@ -77,7 +81,11 @@ impl Connector for EmbeddedConnector {
         self.1.clone()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+        _: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
         Box::pin(async move {
             let mut world = lock(&self.0.world);
             let link = EmbeddedLink::open(&world, address)?;

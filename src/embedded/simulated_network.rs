@@ -175,11 +175,15 @@ impl SimulatedConnector {
 }
 
 impl Connector for SimulatedConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedCommands> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        _: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         Box::pin(async move {
             let open = async {
                 let (there, address) = self.host.network().connector_to(address);
-                there.connect(&address).await
+                there.connect(&address, None).await
             };
             let (line, node) = self.dial(address, open).await?;
             Ok(Arc::new(SimulatedCommands::new(line, node)) as Arc<dyn CommandConnection>)
@@ -190,11 +194,15 @@ impl Connector for SimulatedConnector {
         self.health.clone()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
+    fn subscribe<'a>(
+        &'a self,
+        address: &'a Address,
+        _: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
         Box::pin(async move {
             let open = async {
                 let (there, address) = self.host.network().connector_to(address);
-                there.subscribe(&address).await
+                there.subscribe(&address, None).await
             };
             let (line, subscribed) = self.dial(address, open).await?;
             Ok(SimulatedPubSub::open(line, subscribed))

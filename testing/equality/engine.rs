@@ -24,7 +24,7 @@ impl Engine {
     ) -> Engine {
         let cluster = builder.standalone().build();
         let (subscription, mut events) =
-            at_once(cluster.connector().subscribe(&cluster.addresses()[0])).unwrap();
+            at_once(cluster.connector().subscribe(&cluster.addresses()[0], None)).unwrap();
         for channel in channels {
             at_once(subscription.subscribe(channel.as_bytes(), false)).unwrap();
             events.try_recv().unwrap();

@@ -167,8 +167,8 @@ impl Pair {
         let engine = EmbeddedCluster::builder().masters(2).replicas(0).build();
         let connector = engine.connector();
         let addresses = engine.addresses();
-        let embedded =
-            [SOURCE, TARGET].map(|server| at_once(connector.connect(&addresses[server])).unwrap());
+        let embedded = [SOURCE, TARGET]
+            .map(|server| at_once(connector.connect(&addresses[server], None)).unwrap());
         Pair { real, judge, engine, embedded, step: "", wrong: Vec::new() }
     }
 

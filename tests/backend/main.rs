@@ -67,7 +67,7 @@ fn words(line: &str) -> Command {
 }
 
 async fn connect(backend: &dyn Connector, server: &Server) -> Arc<dyn CommandConnection> {
-    backend.connect(&address(server.port())).await.expect("connected")
+    backend.connect(&address(server.port()), None).await.expect("connected")
 }
 
 async fn say(node: &dyn CommandConnection, line: &str) -> RespValue {
@@ -231,7 +231,8 @@ async fn dropped_node_and_subscription_close_their_connections() -> Result {
         // A server of its own: the last proxy may connect to it late.
         let server = StandaloneServer::start().await?;
         let node = connect(&*backend, &server).await;
-        let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        let (subscription, notices) =
+            backend.subscribe(&address(server.port()), None).await.unwrap();
         connections_become(&server, 2, name).await?;
         drop((node, subscription, notices));
         connections_become(&server, 0, name).await?;
@@ -239,7 +240,10 @@ async fn dropped_node_and_subscription_close_their_connections() -> Result {
         let proxy = Proxy::start(&server).await?;
         proxy.replies(testkit::ProxyFlow::Paused);
         let to = address(proxy.port());
-        assert!(timeout(Duration::from_millis(200), backend.connect(&to)).await.is_err(), "{name}");
+        assert!(
+            timeout(Duration::from_millis(200), backend.connect(&to, None)).await.is_err(),
+            "{name}"
+        );
         proxy.heal();
         connections_become(&server, 0, name).await?;
     }
@@ -251,7 +255,7 @@ async fn an_answer_nobody_waits_for_goes_to_nobody() -> Result {
     let server = StandaloneServer::start().await?;
     for (name, backend) in backends() {
         let proxy = Proxy::start(&server).await?;
-        let node = backend.connect(&address(proxy.port())).await.unwrap();
+        let node = backend.connect(&address(proxy.port()), None).await.unwrap();
         proxy.replies(testkit::ProxyFlow::Paused);
         for number in 0..50 {
             let echo = words(&format!("ECHO lost{number}"));
@@ -275,15 +279,15 @@ async fn failures_to_connect_are_told_apart() -> Result {
     let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
     let at = address(server.port());
     for (name, backend) in with_password("secret") {
-        assert!(backend.connect(&at).await.is_ok(), "{name}");
+        assert!(backend.connect(&at, None).await.is_ok(), "{name}");
     }
     for (name, backend) in with_password("wrong").into_iter().chain(backends()) {
-        let failure = backend.connect(&at).await.expect_err("let in");
+        let failure = backend.connect(&at, None).await.expect_err("let in");
         assert!(failure.is_permanent && !failure.maybe_sent, "{name}: {failure:?}");
     }
     server.kill()?;
     for (name, backend) in backends() {
-        let failure = timeout(LONG, backend.connect(&at)).await?.expect_err("connected");
+        let failure = timeout(LONG, backend.connect(&at, None)).await?.expect_err("connected");
         assert!(!failure.is_permanent && !failure.maybe_sent, "{name}: {failure:?}");
     }
     Ok(())
@@ -302,8 +306,10 @@ async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
     };
     for (name, backend) in by(credentials, fred) {
         let at = address(server.port());
-        let failures =
-            [backend.connect(&at).await.map(drop), backend.subscribe(&at).await.map(drop)];
+        let failures = [
+            backend.connect(&at, None).await.map(drop),
+            backend.subscribe(&at, None).await.map(drop),
+        ];
         for failure in failures {
             let failure = failure.expect_err("let in");
             assert!(failure.is_permanent && !failure.maybe_sent, "{name}: {failure:?}");
@@ -312,7 +318,7 @@ async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
         }
     }
     for (name, backend) in as_user("locker", "secret") {
-        assert!(backend.connect(&address(server.port())).await.is_ok(), "{name}");
+        assert!(backend.connect(&address(server.port()), None).await.is_ok(), "{name}");
     }
     Ok(())
 }
@@ -324,7 +330,7 @@ async fn no_password_is_told_where_hello_is_unknown() -> Result {
         StandaloneServer::start_with(ServerSettings::default().line("rename-command HELLO \"\""))
             .await?;
     for (name, backend) in as_user("default", "SECRET") {
-        let failure = backend.connect(&address(server.port())).await.map(drop).unwrap_err();
+        let failure = backend.connect(&address(server.port()), None).await.map(drop).unwrap_err();
         let told = chain(&failure);
         assert!(!told.contains("SECRET"), "{name}: {told}");
     }
@@ -338,7 +344,7 @@ async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
         // Often this name resolves to `::1` too, where the server does not listen.
         let host = "localhost".into();
         let port = server.port();
-        let node = backend.connect(&Address { host, port }).await?;
+        let node = backend.connect(&Address { host, port }, None).await?;
         assert_eq!(node.resolved_addr().as_deref(), Some("127.0.0.1"), "{name}");
         assert_eq!(say(&*node, "PING").await, text("PONG"), "{name}");
     }
@@ -388,7 +394,7 @@ async fn servers_are_told_the_name_of_the_library_and_may_refuse_it() -> Result 
     let named = format!(" lib-name={LIB_NAME} lib-ver={LIB_VERSION}");
     for (name, backend) in backends() {
         let node = connect(&*backend, &server).await;
-        let (_subscription, _notices) = backend.subscribe(&address(server.port())).await?;
+        let (_subscription, _notices) = backend.subscribe(&address(server.port()), None).await?;
         let list: String = server.run_words("CLIENT LIST").await?;
         let ours = list.lines().filter(|line| line.contains(&named)).count();
         assert_eq!(ours, if shows_names { 2 } else { 0 }, "{name}: {list}");

@@ -22,7 +22,7 @@ async fn subscription_sends_notice_of_join_message_refusal_and_slot_move() -> Re
     for (name, backend) in backends() {
         let (from, to) = (cluster.master_of(slot).await?, 1 - cluster.master_of(slot).await?);
         let (here, mut notices) =
-            backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
+            backend.subscribe(&address(cluster.node(from).port()), None).await.unwrap();
         here.subscribe(b"{tag}one", false).await.unwrap();
         here.subscribe(b"{tag}two", false).await.unwrap();
         expect(&mut notices, name, joined("{tag}one")).await;
@@ -39,7 +39,7 @@ async fn subscription_sends_notice_of_join_message_refusal_and_slot_move() -> Re
         }
 
         let (there, mut answers) =
-            backend.subscribe(&address(cluster.node(to).port())).await.unwrap();
+            backend.subscribe(&address(cluster.node(to).port()), None).await.unwrap();
         there.subscribe(b"{tag}one", false).await.unwrap();
         let Some(PubSubEvent::Rejected { channel, error }) = timeout(LONG, answers.recv()).await?
         else {
@@ -81,7 +81,7 @@ async fn sunsubscribe_answered_by_moved_refuses_no_other_channel() -> Result {
             stays.push('s');
         }
         let (here, mut notices) =
-            backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
+            backend.subscribe(&address(cluster.node(from).port()), None).await.unwrap();
         let channels = |tag: &str| (0..100).map(|number| format!("{{{tag}}}{number}")).collect();
         let (old, new): (Vec<String>, Vec<String>) = (channels("tag"), channels(&stays));
         let joins = old.iter().map(|channel| here.subscribe(channel.as_bytes(), false));
@@ -117,7 +117,8 @@ async fn leave_of_many_channels_ends_every_subscription_at_the_server() -> Resul
     }
     let channels: Vec<String> = (0..5_000).map(|number| format!("channel{number}")).collect();
     for (name, backend) in backends() {
-        let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        let (subscription, notices) =
+            backend.subscribe(&address(server.port()), None).await.unwrap();
         let joins =
             channels.iter().map(|channel| subscription.subscribe(channel.as_bytes(), false));
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
@@ -148,7 +149,8 @@ async fn concurrent_leave_and_join_keeps_the_channel_subscribed_at_the_server() 
         return Ok(());
     }
     for (name, backend) in backends() {
-        let (subscription, mut notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        let (subscription, mut notices) =
+            backend.subscribe(&address(server.port()), None).await.unwrap();
         subscription.subscribe(b"one", false).await.unwrap();
         expect(&mut notices, name, joined("one")).await;
         for turn in 0..100 {
@@ -175,7 +177,8 @@ async fn more_messages_than_are_read() -> Result {
         return Ok(());
     }
     for (name, backend) in backends() {
-        let (subscription, mut notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        let (subscription, mut notices) =
+            backend.subscribe(&address(server.port()), None).await.unwrap();
         subscription.subscribe(b"channel", false).await.unwrap();
         expect(&mut notices, name, joined("channel")).await;
         let _: () = server.run(redis::cmd("EVAL").arg(&flood).arg(0)).await?;

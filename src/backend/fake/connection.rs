@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::{DialBehavior, FakeCluster, FakeReply, SubscribeReply, server_error};
 use crate::backend::{
-    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
     PubSubConnection, PubSubEvent, ResponseFuture,
 };
 use crate::health::ClientHealth;
@@ -21,9 +21,10 @@ impl Connector for FakeCluster {
     fn connect<'a>(
         &'a self,
         address: &'a Address,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+        place: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedCommands> {
         async move {
-            let host = self.host_of(&address.host);
+            let host = self.host_of(&address.host, place);
             self.open(host).await
         }
         .boxed()
@@ -37,28 +38,16 @@ impl Connector for FakeCluster {
         future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
     }
 
-    fn connect_to_addr<'a>(
+    fn subscribe<'a>(
         &'a self,
-        _: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
-        self.open(place.into()).boxed()
-    }
-
-    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
+        address: &'a Address,
+        place: Option<&'a str>,
+    ) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
-            let host = self.host_of(&address.host);
+            let host = self.host_of(&address.host, place);
             self.open_pubsub(host).await
         }
         .boxed()
-    }
-
-    fn subscribe_at_addr<'a>(
-        &'a self,
-        _: &'a Address,
-        place: &'a str,
-    ) -> ConnectionFuture<'a, OpenedPubSub> {
-        self.open_pubsub(place.into()).boxed()
     }
 
     fn health(&self) -> ClientHealth {
@@ -71,8 +60,11 @@ impl Connector for FakeCluster {
 }
 
 impl FakeCluster {
-    /// The server that is dialled under this name.
-    fn host_of(&self, name: &Arc<str>) -> Arc<str> {
+    /// The server that is dialled at `place`, or under this name.
+    fn host_of(&self, name: &Arc<str>, place: Option<&str>) -> Arc<str> {
+        if let Some(place) = place {
+            return place.into();
+        }
         let hosts = self.0.names.lock().unwrap().get(name).cloned().unwrap_or_default();
         let open = |host: &&Arc<str>| self.with(host, |server| server.door == DialBehavior::Accept);
         hosts.iter().find(open).or(hosts.first()).unwrap_or(name).clone()

@@ -28,7 +28,7 @@ impl Shard {
 
     fn connect(&self) -> Session {
         let address = &self.engine.addresses()[self.master];
-        Session(at_once(self.engine.connector().connect(address)).unwrap())
+        Session(at_once(self.engine.connector().connect(address, None)).unwrap())
     }
 
     fn replicas(&self) -> Vec<usize> {

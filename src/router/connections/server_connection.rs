@@ -92,10 +92,7 @@ impl ServerConnection {
         let limit = limits.of_opening();
         let connects_with_tls = AtomicBool::new(connector.uses_tls());
         let opening = Box::pin(async {
-            let node = match resolved_addr {
-                None => connector.connect(address).await?,
-                Some(resolved_addr) => connector.connect_to_addr(address, resolved_addr).await?,
-            };
+            let node = connector.connect(address, resolved_addr).await?;
             connects_with_tls.store(false, Ordering::Relaxed);
             let sent = clock.now();
             let replies = node

@@ -332,7 +332,7 @@ impl SentinelGroup {
         }
         let connector = &self.settings.connector;
         let failed = |failure| connect_error(failure, node, connector.uses_tls());
-        let dial = connector.connect(node).map_err(failed);
+        let dial = connector.connect(node, None).map_err(failed);
         let limit = self.limits.of_opening();
         let connection = limit.apply(&*self.clock, node, dial).await?;
         let report = self.send_queries(node, &*connection, limit).await?;

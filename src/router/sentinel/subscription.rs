@@ -65,7 +65,7 @@ impl<C: Fn() -> F, F: Future<Output = ()>> SentinelSubscription<'_, C> {
     /// Listens until the subscription is lost.
     async fn listen(&self, node: &Address, was_joined: &mut bool) -> Result<(), ConnectionError> {
         let SentinelGroup { settings, clock, limits, .. } = self.sentinels;
-        let dial = settings.connector.subscribe(node);
+        let dial = settings.connector.subscribe(node, None);
         let dialled = limits.of_opening().apply(&**clock, node, dial).await?;
         let (subscription, mut notices) = dialled;
         let join = async || {

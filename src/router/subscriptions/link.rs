@@ -104,10 +104,8 @@ impl SubscriptionLink {
             // Where the commands go: the name may have other addresses, too.
             let commands = self.connections.get(&self.address);
             let place = commands.and_then(|connection| connection.resolved_addr());
-            let (subscription, notices) = match &place {
-                Some(place) => self.connector.subscribe_at_addr(&self.address, place).await?,
-                None => self.connector.subscribe(&self.address).await?,
-            };
+            let (subscription, notices) =
+                self.connector.subscribe(&self.address, place.as_deref()).await?;
             let info = subscription.query(&Command::new().arg("INFO").arg("server")).await?;
             let name = parse_server_name(Some(info));
             match self.is_elsewhere(name.as_deref()) {
