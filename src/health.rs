@@ -7,7 +7,6 @@
 //! wherever it comes from, ends the whole client.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -84,12 +83,6 @@ impl ClientHealth {
         {
             end();
         }
-    }
-}
-
-impl fmt::Debug for ClientHealth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClientHealth").field(&self.failure()).finish()
     }
 }
 

@@ -146,16 +146,27 @@
 )]
 
 /// Implements `Debug` as the struct literal says. With `..` at the end, some fields are not shown.
-/// A lifetime is written `Type::<'_>`, so that rustfmt reads an expression.
+/// Parameters are written `Type::<'_, G>`, so that rustfmt reads an expression.
 macro_rules! debug_fields {
-    (|$value:tt| $type:ident $(::<$life:lifetime>)? { $($field:ident: $shown:expr,)* .. }) => {
-        debug_fields!(|$value| $type $(<$life>)?, finish_non_exhaustive, $($field: $shown),*);
+    (
+        |$value:tt| $type:ident $(::<$life:lifetime $(, $kind:ident)?>)?
+        { $($field:ident: $shown:expr,)* .. }
+    ) => {
+        debug_fields! {
+            |$value| $type $(<$life $(, $kind)?>)?, finish_non_exhaustive, $($field: $shown),*
+        }
     };
-    (|$value:tt| $type:ident $(::<$life:lifetime>)? { $($field:ident: $shown:expr),* $(,)? }) => {
-        debug_fields!(|$value| $type $(<$life>)?, finish, $($field: $shown),*);
+    (
+        |$value:tt| $type:ident $(::<$life:lifetime $(, $kind:ident)?>)?
+        { $($field:ident: $shown:expr),* $(,)? }
+    ) => {
+        debug_fields!(|$value| $type $(<$life $(, $kind)?>)?, finish, $($field: $shown),*);
     };
-    (|$value:tt| $type:ident $(<$life:lifetime>)?, $end:ident, $($field:ident: $shown:expr),*) => {
-        impl std::fmt::Debug for $type $(<$life>)? {
+    (
+        |$value:tt| $type:ident $(<$life:lifetime $(, $kind:ident)?>)?, $end:ident,
+        $($field:ident: $shown:expr),*
+    ) => {
+        impl $($(<$kind>)?)? std::fmt::Debug for $type $(<$life $(, $kind)?>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let $value = self;
                 f.debug_struct(stringify!($type))$(.field(stringify!($field), &$shown))*.$end()
@@ -164,7 +175,7 @@ macro_rules! debug_fields {
     };
 }
 
-#[cfg_attr(feature = "__testing", allow(missing_docs))]
+#[cfg_attr(feature = "__testing", allow(missing_docs, missing_debug_implementations))]
 mod backend;
 mod backoff;
 #[cfg(feature = "blocking")]
@@ -178,6 +189,7 @@ mod clock;
 pub mod embedded;
 mod error;
 mod fencing_token;
+#[cfg_attr(feature = "__testing", allow(missing_debug_implementations))]
 mod health;
 mod lock;
 mod locks;

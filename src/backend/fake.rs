@@ -5,7 +5,6 @@ mod connection;
 mod replies;
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -187,12 +186,6 @@ type HeldSubscribe = (mpsc::WeakUnboundedSender<PubSubEvent>, Bytes);
 pub(crate) enum SubscribeReply {
     Refuse(&'static str),
     Ignore,
-}
-
-impl fmt::Debug for FakeCluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FakeCluster")
-    }
 }
 
 impl FakeCluster {

@@ -247,7 +247,6 @@ impl Connector for FredConnector {
 }
 
 /// A connection that carries commands.
-#[derive(Debug)]
 struct FredCommands {
     connection: Arc<FredConnection>,
     place: Option<Arc<str>>,

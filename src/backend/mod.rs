@@ -198,7 +198,7 @@ impl StdError for ConnectionError {
 pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
 
 /// Opens connections.
-pub trait Connector: fmt::Debug + Send + Sync + 'static {
+pub trait Connector: Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands. With `place`, dials that one of
     /// the addresses of the host name.
     fn connect<'a>(
@@ -242,7 +242,7 @@ pub(crate) type OpenedCommands = Arc<dyn CommandConnection>;
 pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
 
 /// A connection that carries commands. Calls from many tasks share it. Answers come in order.
-pub trait CommandConnection: fmt::Debug + Send + Sync + 'static {
+pub trait CommandConnection: Send + Sync + 'static {
     /// Sends one command, now or at the first poll.
     fn call(&self, command: Command) -> ResponseFuture<RespValue>;
 
@@ -270,7 +270,7 @@ pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries subscriptions, with one channel in each command: shard channels, or
 /// the channel of a sentinel if the connector is for sentinels.
-pub trait PubSubConnection: fmt::Debug + Send + Sync + 'static {
+pub trait PubSubConnection: Send + Sync + 'static {
     /// Makes the task that reads the connection give each message to `handler` at once. A backend
     /// that cannot do so still sends the messages as notices.
     fn set_handler(&self, handler: MessageHandler) {

@@ -37,7 +37,7 @@ use tasks::{ConnectionTasks, PubSubSink};
 use write_queue::WriteQueue;
 
 /// Opens connections.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct NativeConnector {
     pub(crate) dialer: Dialer,
 }
@@ -197,8 +197,6 @@ struct NativeCommands {
     connection: Arc<NativeConnection>,
     place: Arc<str>,
 }
-
-debug_fields!(|commands| NativeCommands { usable: commands.is_usable(), .. });
 
 impl CommandConnection for NativeCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {

@@ -8,7 +8,6 @@
 //! A command that is alone on its connection does not wait.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
@@ -84,12 +83,6 @@ impl PipeliningConnection {
             drop(task);
             outcome
         }
-    }
-}
-
-impl fmt::Debug for PipeliningConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PipeliningConnection").field(&self.queue.node).finish()
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod reply;
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,7 +32,7 @@ pub(crate) use reply::{connect_error, from_value};
 use reply::{is_login_rejected, text_in};
 
 /// Opens connections.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct RedisConnector {
     pub(crate) dialer: Dialer,
 }
@@ -248,8 +247,6 @@ struct RedisCommands {
     _driver: Arc<AbortOnDrop>,
 }
 
-debug_fields!(|commands| RedisCommands { usable: commands.is_usable(), .. });
-
 impl CommandConnection for RedisCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let (mut node, command) = (self.clone(), to_cmd(&command));
@@ -305,12 +302,6 @@ struct RedisPubSub {
     notify: mpsc::WeakUnboundedSender<PubSubEvent>,
     handler: Arc<OnceLock<MessageHandler>>,
     _driver: AbortOnDrop,
-}
-
-impl fmt::Debug for RedisPubSub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RedisPubSub")
-    }
 }
 
 impl PubSubConnection for RedisPubSub {

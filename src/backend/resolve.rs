@@ -41,8 +41,6 @@ impl Default for Resolver {
     }
 }
 
-debug_fields!(|_| Resolver { .. });
-
 impl Resolver {
     pub(crate) fn new(
         look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,

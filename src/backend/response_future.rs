@@ -1,6 +1,5 @@
 //! A pending answer.
 
-use std::fmt;
 use std::pin::Pin;
 #[cfg(feature = "native")]
 use std::sync::Arc;
@@ -53,11 +52,5 @@ impl<T> Future for ResponseFuture<T> {
 impl<T> From<ConnectionFuture<'static, T>> for ResponseFuture<T> {
     fn from(future: ConnectionFuture<'static, T>) -> Self {
         ResponseFuture::Boxed(future)
-    }
-}
-
-impl<T> fmt::Debug for ResponseFuture<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }

@@ -27,7 +27,9 @@ fn name(port: u16) -> (Address, Resolver) {
     (Address { host: "both.invalid".into(), port }, resolver)
 }
 
-fn backends(resolver: &Resolver, password: Option<&str>) -> [Arc<dyn Connector>; 3] {
+type NamedConnector = (&'static str, Arc<dyn Connector>);
+
+fn backends(resolver: &Resolver, password: Option<&str>) -> [NamedConnector; 3] {
     let credentials = password.map(Credentials::password).map(|it| Arc::new(it) as _);
     let dialer = || Dialer {
         resolver: resolver.clone(),
@@ -39,9 +41,9 @@ fn backends(resolver: &Resolver, password: Option<&str>) -> [Arc<dyn Connector>;
     let mut fred = FredConnector::new(config);
     fred.resolver = resolver.clone();
     [
-        Arc::new(NativeConnector { dialer: dialer() }),
-        Arc::new(RedisConnector { dialer: dialer() }),
-        Arc::new(fred),
+        ("native", Arc::new(NativeConnector { dialer: dialer() })),
+        ("redis", Arc::new(RedisConnector { dialer: dialer() })),
+        ("fred", Arc::new(fred)),
     ]
 }
 
@@ -95,20 +97,20 @@ const HELLO: &str =
 /// Both kinds of connections come from the second address, whatever the first one does.
 async fn assert_second_serves(port: u16) {
     let (address, resolver) = name(port);
-    for backend in backends(&resolver, None) {
+    for (name, backend) in backends(&resolver, None) {
         let opened = timeout(LIMIT, backend.connect(&address, None)).await;
-        let node = opened.unwrap_or_else(|_| panic!("{backend:?}: no connection")).unwrap();
-        assert_eq!(node.resolved_addr().as_deref(), Some("127.0.0.2"), "{backend:?}");
+        let node = opened.unwrap_or_else(|_| panic!("{name}: no connection")).unwrap();
+        assert_eq!(node.resolved_addr().as_deref(), Some("127.0.0.2"), "{name}");
         // The connection that was given up does not end this one.
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(node.is_usable(), "{backend:?}");
+        assert!(node.is_usable(), "{name}");
         let opened = timeout(LIMIT, backend.subscribe(&address, None)).await;
         let (subscription, mut notices) =
-            opened.unwrap_or_else(|_| panic!("{backend:?}: no subscription")).unwrap();
+            opened.unwrap_or_else(|_| panic!("{name}: no subscription")).unwrap();
         let ping = Command::new().arg("PING");
         let reply = subscription.query(&ping).await.unwrap();
-        assert_eq!(reply, RespValue::String("OK".into()), "{backend:?}");
-        assert!(notices.try_recv().is_err(), "{backend:?}");
+        assert_eq!(reply, RespValue::String("OK".into()), "{name}");
+        assert!(notices.try_recv().is_err(), "{name}");
     }
 }
 
@@ -141,10 +143,11 @@ async fn wrong_password_is_the_reported_failure_of_several_addresses() {
         tokio::spawn(serve(first, hellos[0]));
         tokio::spawn(serve(second, hellos[1]));
         let (address, resolver) = name(port);
-        for backend in backends(&resolver, Some("secret")) {
+        for (name, backend) in backends(&resolver, Some("secret")) {
             let opened = timeout(LIMIT, backend.connect(&address, None)).await;
-            let failure = opened.unwrap_or_else(|_| panic!("{backend:?}: no end")).unwrap_err();
-            assert!(failure.is_permanent && !failure.maybe_sent, "{backend:?}: {failure:?}");
+            let failure =
+                opened.unwrap_or_else(|_| panic!("{name}: no end")).map(drop).unwrap_err();
+            assert!(failure.is_permanent && !failure.maybe_sent, "{name}: {failure:?}");
         }
     }
 }

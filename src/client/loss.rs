@@ -65,7 +65,6 @@ pub struct LossListener(pub(crate) Option<LossCallback>);
 /// A loss can be noticed in any task and on any thread, also by the caller who releases or drops a
 /// guard, with the caller's own locks held. So a task of the client calls the listener. It runs
 /// while there is something to deliver.
-#[derive(Debug)]
 pub(crate) struct LossReports {
     on_lease_lost: LossListener,
     runtime: RuntimeHandle,

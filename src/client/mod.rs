@@ -42,7 +42,6 @@ use crate::health::{ClientFailure, catch};
 use crate::router::{RuntimeHandle, Transport};
 use crate::telemetry::emit_in_drop;
 
-#[derive(Debug)]
 pub(crate) struct ClientInner {
     pub(crate) transport: Transport,
     pub(crate) clock: Arc<dyn Clock>,
@@ -65,7 +64,6 @@ pub(crate) struct ClientInner {
 
 /// What users hold of a client. When the last handle is gone, the worker ends as soon as it has
 /// nothing left to do.
-#[derive(Debug)]
 pub(crate) struct ClientHandle(pub(crate) Arc<ClientInner>);
 
 impl ClientInner {
@@ -430,7 +428,6 @@ impl Drop for ClientHandle {
 }
 
 /// One place among the limited number of cached holds.
-#[derive(Debug)]
 pub(crate) struct CachePermit(Arc<ClientInner>);
 
 impl Drop for CachePermit {
@@ -440,7 +437,6 @@ impl Drop for CachePermit {
 }
 
 /// A waiter's share of a subscription.
-#[derive(Debug)]
 pub(crate) struct SlotSubscription {
     client: Arc<ClientInner>,
     slot: Slot,

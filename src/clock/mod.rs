@@ -7,7 +7,6 @@
 #[cfg(feature = "embedded")]
 mod manual;
 
-use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use tokio::sync::Notify;
 pub(crate) use manual::ManualClock;
 
 /// Local time and sleep. One clock serves a whole client.
-pub(crate) trait Clock: Debug + Send + Sync + 'static {
+pub(crate) trait Clock: Send + Sync + 'static {
     fn now(&self) -> LocalInstant;
 
     /// Resolves when `now()` has reached `until`, or a little later.

@@ -20,7 +20,6 @@ use crate::health::ClientHealth;
 use crate::locks::lock;
 
 /// Opens connections to the servers of one engine.
-#[derive(Debug)]
 pub(super) struct EmbeddedConnector(pub(super) Arc<EmbeddedState>, pub(super) ClientHealth);
 
 /// What arrived at a paused server, in order. The server serves it after it resumes, whether or not

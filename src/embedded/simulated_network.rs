@@ -142,7 +142,6 @@ debug_fields!(|message| NetworkMessage::<'_> {
 });
 
 /// Connects from one host.
-#[derive(Debug)]
 struct SimulatedConnector {
     host: SimulatedHost,
     health: ClientHealth,

@@ -45,7 +45,6 @@ use crate::lock::wait_options::check_timeout;
 /// Cancel safe: if the future is dropped after the lock was accepted, the lock is released; if
 /// before, the transfer stays valid.
 #[must_use = "a request does nothing until it is awaited"]
-#[derive(Debug)]
 pub struct AcceptTransfer<'a> {
     client: &'a Arc<ClientHandle>,
     transfer: &'a LeaseTransfer,
@@ -115,6 +114,13 @@ impl<'a> AcceptTransfer<'a> {
         })
     }
 }
+
+debug_fields!(|request| AcceptTransfer::<'_> {
+    transfer: request.transfer,
+    options: request.options,
+    timeout: request.timeout,
+    ..
+});
 
 impl<'a> IntoFuture for AcceptTransfer<'a> {
     type Output = Result<TransferredGuard>;

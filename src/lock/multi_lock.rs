@@ -84,7 +84,6 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 ///
 /// Cancel safe: dropping the future leaves no lock and no place in a queue.
 #[must_use = "a request does nothing until it is awaited"]
-#[derive(Debug)]
 pub struct MultiLock {
     client: Arc<ClientHandle>,
     named: Result<Vec<RequestedLock>>,
@@ -414,6 +413,13 @@ async fn any_lost(held: &[Hold]) {
         held => drop(select_all(held.iter().map(|hold| Box::pin(hold.0.ended()))).await),
     }
 }
+
+debug_fields!(|request| MultiLock {
+    locks: request.named,
+    options: request.options,
+    wait: request.wait,
+    ..
+});
 
 /// Several locks held together.
 ///

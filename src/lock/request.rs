@@ -58,7 +58,6 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 ///
 /// Cancel safe: dropping the future leaves the queue and releases a grant that is under way.
 #[must_use = "a request does nothing until it is awaited"]
-#[derive(Debug)]
 pub struct Acquire<'a, G> {
     pub(crate) client: &'a Arc<ClientHandle>,
     pub(crate) lock: &'a LockKey,
@@ -286,6 +285,13 @@ impl<G: Guard> Acquire<'_, G> {
         self.wait.check()
     }
 }
+
+debug_fields!(|request| Acquire::<'_, G> {
+    lock: request.lock,
+    options: request.options,
+    wait: request.wait,
+    ..
+});
 
 impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     type Output = Result<G>;

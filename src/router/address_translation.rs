@@ -1,6 +1,5 @@
 //! Turns the names by which servers announce each other into addresses to dial.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rwlease_core::resp::Address;
@@ -37,14 +36,5 @@ impl AddressTranslator {
                 Address { host: host.into(), port }
             }
         }
-    }
-}
-
-impl fmt::Debug for AddressTranslator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Some(_) => "AddressTranslator(set)",
-            None => "AddressTranslator(none)",
-        })
     }
 }

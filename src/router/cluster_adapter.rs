@@ -358,8 +358,6 @@ impl ClusterAdapter {
     }
 }
 
-debug_fields!(|_| ClusterAdapter { .. });
-
 impl AdapterCall {
     fn note_in_doubt(&mut self, attempt: Doubt) {
         self.in_doubt = self.in_doubt.max(attempt);

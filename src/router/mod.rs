@@ -107,7 +107,6 @@ impl Default for RouterConfig {
 
 debug_fields!(|config| RouterConfig {
     seeds: config.seeds,
-    sentinels: config.sentinels,
     connect_timeout: config.connect_timeout,
     response_timeout: config.response_timeout,
     max_in_flight: config.max_in_flight_per_server,
@@ -116,7 +115,6 @@ debug_fields!(|config| RouterConfig {
 });
 
 /// Sends calls to the masters of their slots.
-#[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) scripts: &'static Scripts,
     runtime: RuntimeHandle,

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::health::ClientHealth;
 
 /// The runtime of the client, and the health of the client. All tasks report failures to it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RuntimeHandle {
     handle: Handle,
     health: ClientHealth,

@@ -17,7 +17,7 @@ use crate::router::subscriptions::Subscriptions;
 #[cfg(feature = "embedded")]
 use crate::scripts::Scripts;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Transport {
     Router(Arc<Router>),
     #[cfg(feature = "cluster-async")]

@@ -48,8 +48,6 @@ impl Clone for TlsConfigCache {
     }
 }
 
-debug_fields!(|_| TlsConfigCache { .. });
-
 impl TlsConfigCache {
     /// Connects with TLS, and keeps the first connection on which `begin` succeeds. The certificate
     /// is checked against the host, even if that was resolved to `place` before.

@@ -112,7 +112,7 @@ impl FakeCluster {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct FakeCommands {
     fakes: FakeCluster,
     host: Arc<str>,
@@ -187,7 +187,6 @@ impl FakeCommands {
     }
 }
 
-#[derive(Debug)]
 struct FakePubSub {
     fakes: FakeCluster,
     host: Arc<str>,

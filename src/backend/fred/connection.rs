@@ -132,8 +132,6 @@ impl Drop for FredConnection {
     }
 }
 
-debug_fields!(|connection| FredConnection { usable: connection.is_usable(), .. });
-
 impl FredTask {
     fn of(handle: ConnectHandle) -> FredTask {
         FredTask { abort: handle.abort_handle(), ended: handle.map(drop).boxed().shared() }

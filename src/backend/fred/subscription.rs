@@ -55,14 +55,12 @@ pub(super) fn start(connection: FredConnection, health: &ClientHealth) -> Opened
 }
 
 /// The router's handle.
-#[derive(Debug)]
 struct FredPubSub {
     channels: Arc<FredChannels>,
     _tasks: [AbortOnDrop; 2],
 }
 
 /// The channels of a connection.
-#[derive(Debug)]
 struct FredChannels {
     connection: FredConnection,
     joined: Mutex<SubscribedChannels>,

@@ -1,6 +1,5 @@
 //! A connection that carries subscriptions.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -25,12 +24,6 @@ impl NativePubSub {
         handler: Arc<OnceLock<MessageHandler>>,
     ) -> Self {
         NativePubSub { connection, channels, handler }
-    }
-}
-
-impl fmt::Debug for NativePubSub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NativePubSub")
     }
 }
 

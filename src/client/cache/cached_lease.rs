@@ -11,7 +11,6 @@ use crate::client::cache::cached_lock::CachedLock;
 use crate::client::cache::gate::Gate;
 use crate::client::cache::lease_share::LeaseShare;
 
-#[derive(Debug)]
 pub(crate) struct CachedLease {
     pub(super) gate: Gate,
     pub(super) acquisition: Arc<Acquisition>,

@@ -36,9 +36,7 @@ pub(crate) struct CachedLock {
 }
 
 // Without its lease, which refers to the lock.
-debug_fields!(|lock| CachedLock { lock: lock.lock, .. });
-
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct LocalState {
     queue: LocalQueue,
     policy: CachePolicy,
@@ -53,7 +51,6 @@ struct LocalState {
 }
 
 /// What a request was granted.
-#[derive(Debug)]
 pub(crate) enum CachedGrant {
     Shared(LeaseShare),
     /// An acquisition of its own.

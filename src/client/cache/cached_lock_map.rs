@@ -12,7 +12,7 @@ use crate::client::cache::CachedLock;
 /// Entries without handles are removed when there are twice as many as after the last removal.
 const MIN_CLEANUP_SIZE: usize = 16;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CachedLockMap {
     locks: BTreeMap<(Slot, Bytes), Weak<CachedLock>>,
     /// How many were left after the last removal.

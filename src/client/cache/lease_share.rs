@@ -9,7 +9,6 @@ use crate::client::cache::cached_lease::CachedLease;
 use crate::client::cache::cached_lock::CachedLock;
 
 /// A local guard's share of a lease. Dropping it leaves the lease.
-#[derive(Debug)]
 pub(crate) struct LeaseShare {
     lease: Arc<CachedLease>,
     mode: LockMode,

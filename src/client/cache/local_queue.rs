@@ -11,7 +11,6 @@ use crate::client::cache::UncachedReason;
 use crate::client::cache::lease_share::LeaseShare;
 
 /// The outcome of a local wait.
-#[derive(Debug)]
 pub(crate) enum LocalWaitOutcome {
     Granted(LeaseShare),
     /// Go on by a request to the server: for this reason, or because the lease could not be
@@ -21,7 +20,7 @@ pub(crate) enum LocalWaitOutcome {
 
 pub(super) type GrantSender = oneshot::Sender<LocalWaitOutcome>;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct LocalQueue {
     readers: VecDeque<(u64, GrantSender)>,
     writers: VecDeque<(u64, GrantSender)>,

@@ -235,7 +235,7 @@ fn known_clients_are_limited() {
         id[0] = (number % 64) as u8;
         id[1] = (number / 64) as u8;
         known.insert(ClientId::from_random(id), LocalInstant::default(), None);
-        assert!(known.lock().len() <= MAX_KNOWN);
+        assert!(lock(&known.0).len() <= MAX_KNOWN);
     }
 }
 
@@ -245,7 +245,7 @@ fn fill(observer: &Client) {
     for number in 0..MAX_KNOWN {
         let mut id = [0; 11];
         (id[0], id[1]) = ((number % 64) as u8, (number / 64) as u8);
-        if known.lock().len() < MAX_KNOWN {
+        if lock(&known.0).len() < MAX_KNOWN {
             known.insert(ClientId::from_random(id), LocalInstant::default(), None);
         }
     }

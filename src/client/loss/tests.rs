@@ -20,9 +20,7 @@ async fn on_lost_listener_that_panics_gets_every_loss_in_order() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let tell = heard.clone();
     let on_lease_lost = LossListener(Some(Arc::new(move |loss: &LeaseLoss| {
-        tell.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(loss.fencing_token.map_or(0, u64::from));
+        lock(&tell).push(loss.fencing_token.map_or(0, u64::from));
         assert!(!loss.fencing_token.map_or(0, u64::from).is_multiple_of(3), "as the test wants");
     })));
     let reports = LossReports::new(on_lease_lost, RuntimeHandle::current(ClientHealth::default()));
@@ -30,7 +28,7 @@ async fn on_lost_listener_that_panics_gets_every_loss_in_order() {
         (1..101).for_each(|token| reports.push(loss(token)));
         assert!(heard.lock().unwrap().is_empty(), "not by the caller");
         reports.delivered().await;
-        let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
+        let heard = std::mem::take(&mut *lock(&heard));
         assert!(heard.into_iter().eq(1..101));
     }
     assert_eq!(reports.runtime.health().failure(), None);
@@ -46,7 +44,7 @@ async fn a_listener_that_is_far_behind_costs_a_bounded_memory() {
     })));
     let reports = LossReports::new(on_lease_lost, RuntimeHandle::current(ClientHealth::default()));
     (1..MAX_QUEUED as u64 + 11).for_each(|token| reports.push(loss(token)));
-    assert_eq!(reports.queue().losses.len(), MAX_QUEUED);
+    assert_eq!(lock(&reports.queue).losses.len(), MAX_QUEUED);
     reports.delivered().await;
     assert_eq!(heard.load(Ordering::Relaxed), MAX_QUEUED);
 }
@@ -64,5 +62,5 @@ fn deliveries_end_with_their_runtime() {
     reports.push(loss(2));
     let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
     other.block_on(reports.delivered());
-    assert!(reports.queue().losses.is_empty());
+    assert!(lock(&reports.queue).losses.is_empty());
 }

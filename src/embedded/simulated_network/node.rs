@@ -9,7 +9,7 @@ use super::line::{SimulatedStream, broken};
 use super::{Delivery, MessageKind};
 use crate::backend::{CommandConnection, ConnectionError, ResponseFuture};
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct SimulatedCommands {
     line: Arc<SimulatedStream>,
     node: Arc<dyn CommandConnection>,

@@ -31,7 +31,7 @@ fn engine(replicas: u16) -> (EmbeddedCluster, usize, Arc<dyn CommandConnection>)
 }
 
 fn connect(engine: &EmbeddedCluster, server: usize) -> Arc<dyn CommandConnection> {
-    at_once(engine.connector().connect(&engine.addresses()[server])).unwrap()
+    at_once(engine.connector().connect(&engine.addresses()[server], None)).unwrap()
 }
 
 fn set(value: &str) -> Command {
@@ -160,7 +160,10 @@ fn a_killed_server_refuses_connections_and_starts_with_its_data_but_without_scri
     engine.faults().stop(master);
     assert!(!node.is_usable());
     assert!(
-        !at_once(engine.connector().connect(&engine.addresses()[master])).unwrap_err().is_permanent
+        !at_once(engine.connector().connect(&engine.addresses()[master], None))
+            .map(drop)
+            .unwrap_err()
+            .is_permanent
     );
     engine.faults().start(master);
     assert!(!node.is_usable(), "the old connection stays broken");

@@ -22,7 +22,7 @@ fn engine() -> (EmbeddedCluster, usize, usize) {
 }
 
 fn listen(engine: &EmbeddedCluster, server: usize) -> Listener {
-    at_once(engine.connector().subscribe(&engine.addresses()[server])).unwrap()
+    at_once(engine.connector().subscribe(&engine.addresses()[server], None)).unwrap()
 }
 
 fn join(listener: &Listener, asking: bool) {
@@ -135,7 +135,7 @@ fn killed_connections_and_killed_servers_end_the_receivers() {
     let mut listener = joined(&engine, master, false);
     engine.faults().stop(master);
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Disconnected));
-    assert!(at_once(engine.connector().subscribe(&engine.addresses()[master])).is_err());
+    assert!(at_once(engine.connector().subscribe(&engine.addresses()[master], None)).is_err());
 }
 
 #[test]

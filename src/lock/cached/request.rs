@@ -1,6 +1,5 @@
 //! Requests for a cached lock. They allocate only if they must wait.
 
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -211,14 +210,5 @@ impl<'a, G: CachedGuard + 'a> Future for TryCachedAcquire<'a, G> {
     }
 }
 
-impl<G> fmt::Debug for CachedAcquire<'_, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedAcquire").field("timeout", &self.timeout).finish_non_exhaustive()
-    }
-}
-
-impl<G> fmt::Debug for TryCachedAcquire<'_, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryCachedAcquire").field("timeout", &self.timeout).finish_non_exhaustive()
-    }
-}
+debug_fields!(|request| CachedAcquire::<'_, G> { timeout: request.timeout, .. });
+debug_fields!(|request| TryCachedAcquire::<'_, G> { timeout: request.timeout, .. });

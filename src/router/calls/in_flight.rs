@@ -31,7 +31,6 @@ use crate::router::telemetry::AttemptResult;
 use crate::scripts::Script;
 
 /// A call under way and the history of its attempts.
-#[derive(Debug)]
 pub(crate) struct InFlightCall<'a> {
     router: &'a Router,
     call: &'a Call,

@@ -156,8 +156,6 @@ impl GroupedCall {
     }
 }
 
-debug_fields!(|_| ReplicatedCallPools { .. });
-
 impl ReplicaPool {
     fn push(self: Arc<Self>, address: &Address, entry: GroupedCall) {
         let mut lanes = lock(&self.server_queues);

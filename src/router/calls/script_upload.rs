@@ -23,7 +23,6 @@ use crate::router::connections::reply_timeout::reply_timeout;
 use crate::scripts::Script;
 
 /// The known state of the scripts at the servers.
-#[derive(Debug)]
 pub(crate) struct ScriptUploads {
     clock: Arc<dyn Clock>,
     /// How long a turn lasts.

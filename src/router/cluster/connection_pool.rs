@@ -24,7 +24,7 @@ use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::{self, ConnectionKind};
 
 /// What opens the connections of a pool, and their limits.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct PoolConfig {
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -34,7 +34,6 @@ pub(crate) struct PoolConfig {
 }
 
 /// The connections that carry commands.
-#[derive(Debug)]
 pub(crate) struct ConnectionPool {
     config: PoolConfig,
     by_address: RwLock<FxHashMap<Address, Arc<ServerConnection>>>,

@@ -21,7 +21,6 @@ use crate::router::sentinel::SentinelGroup;
 use crate::router::telemetry;
 
 /// The known servers. All parts that open connections share it.
-#[derive(Debug)]
 pub(crate) struct Membership {
     known: RwLock<KnownCluster>,
     translation: AddressTranslator,

@@ -30,7 +30,6 @@ use crate::router::server_list::ServerList;
 use crate::router::telemetry;
 
 /// The slot map, shared by all calls.
-#[derive(Debug)]
 pub(crate) struct Topology {
     pub(in crate::router) connections: Arc<ConnectionPool>,
     pub(super) clock: Arc<dyn Clock>,

@@ -9,7 +9,6 @@ use tokio::sync::{AcquireError, Semaphore, TryAcquireError};
 use crate::router::connections::server_connection::ServerConnection;
 
 /// Permission to send one more call or pipeline.
-#[derive(Debug)]
 pub(crate) struct SendPermit<'a> {
     connection: &'a ServerConnection,
     pool: PermitPool,

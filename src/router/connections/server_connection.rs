@@ -40,7 +40,6 @@ const TIMER_CHECKS: u32 = 8;
 const UNKNOWN_SERVER: &str = "-";
 
 /// A connection that carries commands.
-#[derive(Debug)]
 pub(crate) struct ServerConnection {
     /// `None` if the server does not report its run id.
     name: Option<Box<str>>,

@@ -11,7 +11,6 @@ use crate::clock::Clock;
 use crate::router::runtime::RuntimeHandle;
 
 /// Wakes all waiting calls once a period, while there are any.
-#[derive(Debug)]
 pub(crate) struct SharedTimer {
     clock: Arc<dyn Clock>,
     period: Duration,

@@ -43,7 +43,7 @@ const STRAGGLER_WAIT: Duration = Duration::from_millis(100);
 const MAX_DISCOVERED: usize = 16;
 
 /// The sentinels to query, and the master to query them for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct SentinelTargets {
     /// The name of the master in the configuration of the sentinels.
     pub(crate) master: Arc<str>,
@@ -384,8 +384,6 @@ impl SentinelState {
         });
     }
 }
-
-debug_fields!(|group| SentinelGroup { settings: group.settings, .. });
 
 impl From<SentinelError> for ConnectionError {
     fn from(error: SentinelError) -> ConnectionError {

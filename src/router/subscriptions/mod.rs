@@ -14,7 +14,6 @@ mod manager;
 mod subscribe_queue;
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::fmt;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -64,12 +63,6 @@ impl EventSender {
     }
 }
 
-impl fmt::Debug for EventSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EventSender")
-    }
-}
-
 /// For each wanted channel that is joined at the master of its slot, the name of that server. The
 /// server reported the name on the subscribed connection itself, because another connection to the
 /// same address may lead to another server.
@@ -77,7 +70,6 @@ type SubscribedServers = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 
 /// The subscriptions of a client, one for each wanted slot. The manager keeps the set of wanted
 /// slots.
-#[derive(Debug)]
 pub(crate) struct Subscriptions {
     subscribed: SubscribedServers,
     commands: mpsc::UnboundedSender<ManagerCommand>,

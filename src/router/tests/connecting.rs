@@ -74,10 +74,10 @@ async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
     fakes.set_dial_behavior("locked", DialBehavior::WrongPassword);
     let connect = |seeds: &'static [&str]| connect(&fakes, seeds);
     assert!(connect(&["slow", "dead", "a"]).await.is_ok());
-    let error = connect(&["slow", "dead"]).await.unwrap_err().to_string();
+    let error = connect(&["slow", "dead"]).await.map(drop).unwrap_err().to_string();
     assert!(error.starts_with("no server can be used (tried "), "{error}");
     assert!(error.contains("slow:1") && error.contains("dead:1"), "{error}");
-    let error = connect(&["locked"]).await.unwrap_err();
+    let error = connect(&["locked"]).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
     assert_eq!(error.to_string(), "cannot connect to locked:1: WRONGPASS");
 }

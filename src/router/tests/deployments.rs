@@ -163,11 +163,11 @@ async fn connect_to_dead_seeds_and_one_that_refuses_us_is_permanent() {
         let fakes = FakeCluster::new(&[]);
         fakes.set_dial_behavior("a", DialBehavior::WrongPassword);
         fakes.set_dial_behavior("b", DialBehavior::Refuse);
-        let error = connect(&fakes, &["a", "b"]).await.unwrap_err();
+        let error = connect(&fakes, &["a", "b"]).await.map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
         fakes.set_dial_behavior("a", DialBehavior::Refuse);
         fakes.set_dial_behavior("b", DialBehavior::Unreachable);
-        let error = connect(&fakes, &["a", "b"]).await.unwrap_err();
+        let error = connect(&fakes, &["a", "b"]).await.map(drop).unwrap_err();
         assert_eq!(
             ErrorChain(&error).to_string(),
             "no server can be used (tried a:1, b:1): cannot connect to a:1: connection refused"

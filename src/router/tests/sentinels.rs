@@ -127,7 +127,7 @@ async fn a_name_that_no_sentinel_knows_is_told() {
     fakes.set_sentinel("s1", FakeSentinel::default());
     connect_by(&fakes, &["s1", "s2"]).await.unwrap();
     SENTINELS.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, FakeSentinel::default()));
-    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    let error = connect_by(&fakes, &SENTINELS).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("`m`"), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
@@ -194,7 +194,7 @@ async fn sentinels_that_cannot_be_reached_are_told_apart() {
     let fakes = servers();
     for door in [DialBehavior::Refuse, DialBehavior::Hang, DialBehavior::Unreachable] {
         SENTINELS.iter().for_each(|sentinel| fakes.set_dial_behavior(sentinel, door));
-        let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+        let error = connect_by(&fakes, &SENTINELS).await.map(drop).unwrap_err();
         assert!(error.to_string().starts_with("no sentinel can be used"), "{door:?}: {error:?}");
         let named = error.to_string();
         assert!(named.ends_with("(tried s1:1, s2:1, s3:1)"), "{named}");
@@ -202,9 +202,9 @@ async fn sentinels_that_cannot_be_reached_are_told_apart() {
     SENTINELS
         .iter()
         .for_each(|sentinel| fakes.set_dial_behavior(sentinel, DialBehavior::WrongPassword));
-    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    let error = connect_by(&fakes, &SENTINELS).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
-    let error = connect_by(&fakes, &["a"]).await.unwrap_err();
+    let error = connect_by(&fakes, &["a"]).await.map(drop).unwrap_err();
     assert!(error.to_string().starts_with("no sentinel can be used"), "it is none: {error:?}");
 }
 
@@ -321,7 +321,7 @@ async fn a_former_master_is_known_by_its_address() {
 async fn a_replica_that_is_named_is_not_connected_to() {
     let fakes = servers();
     fakes.set_replica("a", true);
-    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    let error = connect_by(&fakes, &SENTINELS).await.map(drop).unwrap_err();
     assert_eq!(stranger(&error), Some(UnexpectedServer::Replica), "{error:?}");
     fakes.set_replica("a", false);
     connect_by(&fakes, &SENTINELS).await.unwrap();
@@ -348,7 +348,7 @@ async fn another_process_than_the_sentinels_know_is_a_stranger() {
     let fakes = servers();
     let elsewhere = FakeSentinel { run_id: Some("another-0123456789"), ..knows(1, "a") };
     SENTINELS.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, elsewhere));
-    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    let error = connect_by(&fakes, &SENTINELS).await.map(drop).unwrap_err();
     assert_eq!(stranger(&error), Some(UnexpectedServer::OtherProcess), "{error:?}");
     let unknown = FakeSentinel { run_id: Some(""), ..knows(1, "a") };
     SENTINELS.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, unknown));
@@ -520,7 +520,7 @@ async fn a_sentinel_with_a_malformed_master_tells_of_the_others_all_the_same() {
     SENTINELS.iter().for_each(|sentinel| {
         fakes.set_sentinel(sentinel, FakeSentinel { bad_master: true, ..knows(1, "a") })
     });
-    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    let error = connect_by(&fakes, &SENTINELS).await.map(drop).unwrap_err();
     assert!(error.to_string().starts_with("no sentinel can be used"), "{error:?}");
     let reason = std::error::Error::source(&error).unwrap().to_string();
     assert!(reason.contains("malformed master address"), "{reason}");

@@ -200,7 +200,7 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
         };
         let (opened, learned) = tokio::join!(opening, learning);
         assert_eq!(membership.known().kind, learned);
-        let why = opened.unwrap_err().source.unwrap();
+        let why = opened.map(drop).unwrap_err().source.unwrap();
         assert_eq!(why.downcast_ref::<UnexpectedServer>(), Some(&stranger));
     }
 }

@@ -23,7 +23,7 @@ async fn a_port_that_expects_tls_is_told() {
     let connector = NativeConnector { dialer: Dialer::default() };
     let clock = Arc::new(crate::clock::SystemClock);
     let opened = ServerConnection::open(&connector, clock, &at, None, LIMITS).await;
-    let failure = opened.unwrap_err();
+    let failure = opened.map(drop).unwrap_err();
     assert!(failure.message.contains("; check whether the port expects TLS "), "{failure}");
     assert!(!failure.is_permanent && !failure.maybe_sent);
 }
@@ -59,7 +59,7 @@ async fn a_port_that_does_not_speak_tls_is_told() {
         });
         let clock = Arc::new(crate::clock::SystemClock);
         let opened = ServerConnection::open(&connector, clock, &at, None, LIMITS).await;
-        let failure = opened.unwrap_err();
+        let failure = opened.map(drop).unwrap_err();
         assert_eq!(failure.is_permanent, permanent, "{failure}");
         let message = &failure.message;
         assert!(message.contains(said) && message.contains(advice), "{message}");
