@@ -60,17 +60,6 @@ impl RwLock {
     /// Acquiring it while this task holds the lock for writing deadlocks; use
     /// [`ReentrantOwner`](crate::ReentrantOwner). [`Acquire`] documents the cost, the errors and
     /// the cancel safety.
-    ///
-    /// ```
-    /// # #[cfg(feature = "embedded")]
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-    /// # let order = rwlease::Client::embedded().await?.rwlock("order:{42}")?;
-    /// let guard = order.read().await?;
-    /// // read what the lock protects
-    /// assert!(guard.release().await?.was_held());
-    /// # Ok(()) }
-    /// # #[cfg(not(feature = "embedded"))] fn main() {}
-    /// ```
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }
@@ -124,18 +113,6 @@ impl RwLock {
     ///
     /// It waits for locks that are only cached as [`try_read`](Self::try_read) does. [`TryAcquire`]
     /// documents the cost and the errors.
-    ///
-    /// ```
-    /// # #[cfg(feature = "embedded")]
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-    /// # let report = rwlease::Client::embedded().await?.rwlock("report")?;
-    /// let Some(guard) = report.try_write().await? else {
-    ///     return Ok(()); // another process makes the report
-    /// };
-    /// assert!(guard.release().await?.was_held());
-    /// # Ok(()) }
-    /// # #[cfg(not(feature = "embedded"))] fn main() {}
-    /// ```
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
@@ -256,14 +233,11 @@ impl RwLock {
     /// protected: the call makes a new token first, so all later tokens are greater than the tokens
     /// of the old holders. If you can wait, use [`revoke`](Self::revoke).
     ///
-    /// The server notifies each holder by its client's channel. A client that is subscribed in the
-    /// lock's slot then asks the server, and loses the lease one round trip later. A client is
-    /// subscribed in a slot while it waits for a lock there, for a minute after that, and while it
-    /// [caches](Self::cached) a lock there. So a client that got its lease at once, and waited for
-    /// nothing in that slot, is not notified. It learns of the loss by the reply to its next
-    /// renewal, which is sent every third of the lease. Without renewals, it does not learn of the
-    /// loss before its lease ends. The same holds for all clients where the server does not push:
-    /// on Redis 6.2, and without the right to `SPUBLISH`.
+    /// The server notifies a client that waits for a lock in this slot, has waited there in the
+    /// last minute, or [caches](Self::cached) a lock there. Such a client loses the lease one round
+    /// trip later. All other clients, and every client on Redis 6.2 or without the right to
+    /// `SPUBLISH`, learn of the loss by the reply to their next renewal, which is sent every third
+    /// of the lease. Without renewals, they do not learn of it before the lease ends.
     ///
     /// As with [`revoke`](Self::revoke), holders that arrive during the call are not affected.
     /// `None` after a lost reply means that the old holders are gone. Do not call it again: that
