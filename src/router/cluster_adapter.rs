@@ -38,7 +38,7 @@ use crate::router::connections::reply_timeout::reply_timeout;
 use crate::router::connections::send_permit::Priority;
 use crate::router::connections::server_info::parse_time;
 use crate::router::runtime::RuntimeHandle;
-use crate::router::telemetry::{self, AttemptResult, ServerLoad};
+use crate::router::telemetry::{self, ServerLoad};
 use crate::scripts::Scripts;
 
 /// The connection itself repeats a command, in some cases after 1.28 s or more, if its overall
@@ -200,7 +200,7 @@ impl ClusterAdapter {
         drop(in_flight);
         let tell = |outcome| telemetry::record_attempt(call.slot, &placeholder_address(), outcome);
         let Some(outcome) = outcome else {
-            tell(AttemptResult::NoReply);
+            tell("no_reply");
             state.note_in_doubt(Doubt::of_attempt(not_after));
             return Ok(None);
         };
@@ -213,14 +213,14 @@ impl ClusterAdapter {
                 // Not the reply to this call. The connection cannot be replaced: it is the
                 // application's.
                 if failure.is_protocol_error {
-                    tell(AttemptResult::Malformed);
+                    tell("malformed");
                     state.protocol_errors += 1;
                     if state.protocol_errors == MAX_PROTOCOL_ERRORS {
                         let reason = failure.chain().to_string();
                         return Err(state.failed(CallErrorKind::MalformedReply(reason)));
                     }
                 } else {
-                    tell(AttemptResult::ConnectionLost);
+                    tell("connection_lost");
                 }
                 state.last_failure = Some(failure);
                 self.pause(state, deadline).await;
@@ -236,7 +236,7 @@ impl ClusterAdapter {
             &placeholder_address(),
             &AddressTranslator::default(),
         );
-        tell(decision.outcome());
+        tell(decision.label());
         match decision {
             ReplyAction::Done(reply) => Ok(Some(CallReply {
                 value: reply,

@@ -122,24 +122,14 @@ pub(crate) fn emit_restart(server: &Address, from: &str, to: &str) {
     warn!(name: "rwlease.restart", %server, from, to, "server restarted");
 }
 
-/// What a connection carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionKind {
-    Commands,
-    Subscriptions,
-}
-
-/// A dial ended: the connection is open, or could not be made.
+/// A dial ended: the connection is open, or could not be made. `kind` is what it carries:
+/// `commands` or `subscriptions`.
 pub(crate) fn record_dial(
     server: &Address,
-    carries: ConnectionKind,
+    kind: &'static str,
     took: Duration,
     failure: Option<&dyn Display>,
 ) {
-    let kind = match carries {
-        ConnectionKind::Commands => "commands",
-        ConnectionKind::Subscriptions => "subscriptions",
-    };
     let seconds = took.as_secs_f64();
     let (outcome, message) = match failure {
         None => ("connected", "connected to the server"),
@@ -150,44 +140,8 @@ pub(crate) fn record_dial(
     record_duration!("rwlease_connect_seconds", took, "kind" => kind, "outcome" => outcome);
 }
 
-/// The outcome of one attempt of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptResult {
-    Replied,
-    /// The server's own command did nothing, and the script is called.
-    DelIfEqMiss,
-    Moved,
-    Ask,
-    NoScript,
-    /// The slot or the server cannot serve the call at the moment.
-    Retryable,
-    Rejected,
-    Malformed,
-    NotConnected,
-    /// Given up before it was sent.
-    NotSent,
-    /// Sent, without an answer in time.
-    NoReply,
-    /// The connection broke.
-    ConnectionLost,
-}
-
 /// A call was attempted at a server.
-pub(crate) fn record_attempt(slot: Slot, server: &Address, attempted: AttemptResult) {
-    let outcome = match attempted {
-        AttemptResult::Replied => "replied",
-        AttemptResult::DelIfEqMiss => "delifeq_miss",
-        AttemptResult::Moved => "moved",
-        AttemptResult::Ask => "ask",
-        AttemptResult::NoScript => "noscript",
-        AttemptResult::Retryable => "retryable",
-        AttemptResult::Rejected => "rejected",
-        AttemptResult::Malformed => "malformed",
-        AttemptResult::NotConnected => "not_connected",
-        AttemptResult::NotSent => "not_sent",
-        AttemptResult::NoReply => "no_reply",
-        AttemptResult::ConnectionLost => "connection_lost",
-    };
+pub(crate) fn record_attempt(slot: Slot, server: &Address, outcome: &'static str) {
     trace!(name: "rwlease.attempt", %slot, %server, outcome, "attempt of a call ended");
     count_labeled!("rwlease_attempts_total", "outcome" => outcome, [
         "replied",

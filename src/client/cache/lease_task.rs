@@ -15,7 +15,7 @@ use crate::client::acquisition::Acquisition;
 use crate::client::cache::atomic_gate::GateSnapshot;
 use crate::client::cache::cached_lease::CachedLease;
 use crate::client::cache::cached_lock::CachedLock;
-use crate::client::cache::telemetry::{self, KeepaliveReason};
+use crate::client::cache::telemetry;
 use crate::client::cache::{CacheTimes, UncachedReason, lease_loss};
 use crate::client::{CachePermit, ClientInner, acquire_task, manual_renewal};
 use crate::telemetry::emit_in_drop;
@@ -411,11 +411,11 @@ impl LeaseTask {
         let reason = if is_due && is_idle && !was_used {
             return LeaseAction::Close;
         } else if is_due {
-            KeepaliveReason::Interval
+            "interval"
         } else if needs_tokens && now >= tokens_due {
-            KeepaliveReason::Tokens
+            "tokens"
         } else if lease.acquisition.take_resync() {
-            KeepaliveReason::Resync
+            "resync"
         } else {
             if needs_tokens {
                 until = until.min(tokens_due);

@@ -97,23 +97,9 @@ fn record_uncached_reason(reason: &'static str) {
     ]);
 }
 
-/// Why a cached lease is renewed.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum KeepaliveReason {
-    /// The lease is in use.
-    Interval,
-    /// Its block of tokens is nearly used up.
-    Tokens,
-    /// A recall may have been lost.
-    Resync,
-}
-
-pub(super) fn record_keepalive(reason: KeepaliveReason) {
-    let reason = match reason {
-        KeepaliveReason::Interval => "interval",
-        KeepaliveReason::Tokens => "tokens",
-        KeepaliveReason::Resync => "resync",
-    };
+/// A cached lease is renewed: it is in use (`interval`), its block of tokens is nearly used up
+/// (`tokens`), or a recall may have been lost (`resync`).
+pub(super) fn record_keepalive(reason: &'static str) {
     count_labeled!("rwlease_cache_keepalives_total", "reason" => reason, [
         "interval",
         "tokens",

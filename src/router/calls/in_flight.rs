@@ -27,7 +27,6 @@ use crate::router::connections::exchange::{ExchangeError, TimedReply};
 use crate::router::connections::reply_timeout::reply_timeout;
 use crate::router::connections::send_permit::{PermitError, SendPermit};
 use crate::router::connections::server_connection::ServerConnection;
-use crate::router::telemetry::AttemptResult;
 use crate::scripts::Script;
 
 /// A call under way and the history of its attempts.
@@ -127,23 +126,22 @@ impl AttemptOutcome {
         failure.map_or(AttemptOutcome::NoReply { sent: None }, AttemptOutcome::NotConnected)
     }
 
-    /// How the attempt is counted, unless the answer decides that.
-    fn outcome(&self) -> Option<AttemptResult> {
+    /// The label of the attempt in metrics, unless the answer decides it.
+    fn label(&self) -> Option<&'static str> {
         match self {
             AttemptOutcome::Replied(_) | AttemptOutcome::Confirmed(..) => None,
-            AttemptOutcome::DelIfEqMiss(DelIfEqMiss::Unsupported) => Some(AttemptResult::Rejected),
-            AttemptOutcome::DelIfEqMiss(_) => Some(AttemptResult::DelIfEqMiss),
-            AttemptOutcome::NotConnected(_) => Some(AttemptResult::NotConnected),
-            AttemptOutcome::NoReply { sent: None } | AttemptOutcome::Overloaded => {
-                Some(AttemptResult::NotSent)
-            }
+            AttemptOutcome::DelIfEqMiss(DelIfEqMiss::Unsupported) => Some("rejected"),
+            // The server's own command did nothing, and the script is called.
+            AttemptOutcome::DelIfEqMiss(_) => Some("delifeq_miss"),
+            AttemptOutcome::NotConnected(_) => Some("not_connected"),
+            AttemptOutcome::NoReply { sent: None } | AttemptOutcome::Overloaded => Some("not_sent"),
             AttemptOutcome::NoReply { sent: Some(_) } | AttemptOutcome::Quiet { .. } => {
-                Some(AttemptResult::NoReply)
+                Some("no_reply")
             }
             AttemptOutcome::ConnectionLost { failure, .. } if failure.is_protocol_error => {
-                Some(AttemptResult::Malformed)
+                Some("malformed")
             }
-            AttemptOutcome::ConnectionLost { .. } => Some(AttemptResult::ConnectionLost),
+            AttemptOutcome::ConnectionLost { .. } => Some("connection_lost"),
         }
     }
 }

@@ -5,7 +5,6 @@ use rwlease_core::slot::Slot;
 
 use crate::router::address_translation::AddressTranslator;
 use crate::router::connections::error_reply::{Redirect, code, unwrap_script_error};
-use crate::router::telemetry::AttemptResult;
 
 /// What to do after an answer.
 #[derive(Debug, PartialEq)]
@@ -28,16 +27,16 @@ pub(crate) enum ReplyAction {
 }
 
 impl ReplyAction {
-    /// How an attempt with this answer is counted.
-    pub(crate) fn outcome(&self) -> AttemptResult {
+    /// The label of an attempt with this answer in metrics.
+    pub(crate) fn label(&self) -> &'static str {
         match self {
-            ReplyAction::Done(_) => AttemptResult::Replied,
-            ReplyAction::Moved(_) => AttemptResult::Moved,
-            ReplyAction::Ask(_) => AttemptResult::Ask,
-            ReplyAction::NoScript => AttemptResult::NoScript,
-            ReplyAction::RetryLater { .. } => AttemptResult::Retryable,
-            ReplyAction::Rejected(_) => AttemptResult::Rejected,
-            ReplyAction::Malformed(_) => AttemptResult::Malformed,
+            ReplyAction::Done(_) => "replied",
+            ReplyAction::Moved(_) => "moved",
+            ReplyAction::Ask(_) => "ask",
+            ReplyAction::NoScript => "noscript",
+            ReplyAction::RetryLater { .. } => "retryable",
+            ReplyAction::Rejected(_) => "rejected",
+            ReplyAction::Malformed(_) => "malformed",
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::router::connections::limits::ConnectionLimits;
 use crate::router::connections::redial::{DIAL_BACKOFF, first_redial};
 use crate::router::connections::server_connection::ServerConnection;
 use crate::router::runtime::RuntimeHandle;
-use crate::router::telemetry::{self, ConnectionKind};
+use crate::router::telemetry;
 
 /// What opens the connections of a pool, and their limits.
 #[derive(Clone)]
@@ -220,7 +220,7 @@ impl ConnectionPool {
         let failure = chain.as_ref().map(|chain| chain as &dyn Display);
         telemetry::record_dial(
             address,
-            ConnectionKind::Commands,
+            "commands",
             self.config.clock.now().saturating_duration_since(began),
             failure,
         );

@@ -23,7 +23,7 @@ use crate::router::connections::limits::TimeLimit;
 use crate::router::connections::server_info::parse_server_name;
 use crate::router::subscriptions::link_monitor::{LinkMonitor, MonitorAction, SUBSCRIBE_TIMEOUT};
 use crate::router::subscriptions::{EventSender, SubscriptionEvent};
-use crate::router::telemetry::{self, ConnectionKind};
+use crate::router::telemetry;
 
 /// How often the link checks its connection.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ impl SubscriptionLink {
         let chain = dialled.as_ref().err().map(ConnectionError::chain);
         let failure = chain.as_ref().map(|chain| chain as &dyn Display);
         let took = self.clock.now().saturating_duration_since(began);
-        telemetry::record_dial(&self.address, ConnectionKind::Subscriptions, took, failure);
+        telemetry::record_dial(&self.address, "subscriptions", took, failure);
         let end = match dialled {
             Ok((subscribed, name)) => {
                 self.send_event(LinkEventKind::Connected { name: name.clone() });

@@ -33,8 +33,8 @@ impl InFlightCall<'_> {
         address: &Address,
         attempt: AttemptOutcome,
     ) -> Result<Option<CallReply>, CallError> {
-        if let Some(outcome) = attempt.outcome() {
-            telemetry::record_attempt(self.call.slot, address, outcome);
+        if let Some(label) = attempt.label() {
+            telemetry::record_attempt(self.call.slot, address, label);
         }
         match attempt {
             AttemptOutcome::Replied(exchange) => return self.apply_reply(address, exchange),
@@ -93,7 +93,7 @@ impl InFlightCall<'_> {
         let TimedReply { value, sent_at: sent, received_at: received } = exchange;
         let decision =
             action_for_reply(value, self.call.slot, address, self.router.topology.translation());
-        telemetry::record_attempt(self.call.slot, address, decision.outcome());
+        telemetry::record_attempt(self.call.slot, address, decision.label());
         match decision {
             ReplyAction::Done(reply) => {
                 return Ok(Some(CallReply {
