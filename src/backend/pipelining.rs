@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, Waker};
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use crate::backend::abort_on_drop::AbortOnDrop;
 use crate::backend::{CommandConnection, ConnectionError, ResponseFuture};
 use crate::health::ClientHealth;
+use crate::locks::lock;
 
 /// A pipeline has at most so many requests, or a fourth of those under way if that is more. Its
 /// callers get their answers together: if all callers were in one, client and server would take
@@ -115,7 +116,7 @@ impl PipelineQueue {
         }
         let (tell, told) = oneshot::channel();
         let task = {
-            let mut waiting = self.lock();
+            let mut waiting = lock(&self.waiting);
             waiting.requests.push_back(QueuedRequest { commands, reply_tx: tell });
             waiting.task.take()
         };
@@ -159,7 +160,7 @@ impl PipelineQueue {
     /// Waits until there is something to pass on.
     async fn wait_nonempty(&self) {
         future::poll_fn(|context| {
-            let mut waiting = self.lock();
+            let mut waiting = lock(&self.waiting);
             if waiting.requests.is_empty() {
                 waiting.task = Some(context.waker().clone());
                 return Poll::Pending;
@@ -171,16 +172,11 @@ impl PipelineQueue {
 
     /// Removes and returns the first requests. Skips requests whose callers were dropped.
     fn take_batch(&self) -> Vec<QueuedRequest> {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let most = MAX_PIPELINE.max(self.in_flight.load(Ordering::Relaxed) / 4);
         let count = waiting.requests.len().min(most);
         let first = waiting.requests.drain(..count);
         first.filter(|request| !request.reply_tx.is_closed()).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueuedRequests> {
-        // The state is consistent at every moment.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,13 +2,15 @@
 //! [`AcquisitionState`], which is a pure function of events.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, OnceLock, Weak};
 
 use rwlease_core::acquisition::{AcquisitionError, AcquisitionState, HeldLease};
 use rwlease_core::protocol::{AcquisitionId, CallError, CallErrorKind, Doubt, LockKey, LockMode};
 use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::locks::lock;
 
 /// Shared by the caller (a request, then a guard), the registry and the worker.
 #[derive(Debug)]
@@ -91,7 +93,7 @@ impl Acquisition {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, AcquisitionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The error of a request whose time is up, and which waited in the client for another one.

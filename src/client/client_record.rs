@@ -3,7 +3,7 @@
 //! A record is best effort. No request waits for it, and a failure is an event at most.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -20,6 +20,7 @@ use crate::client::ClientInner;
 use crate::client::label::host_name;
 use crate::client::telemetry;
 use crate::error::Error;
+use crate::locks::lock;
 use crate::router::Priority;
 use crate::telemetry::emit_in_drop;
 
@@ -113,7 +114,7 @@ struct KnownClient {
 impl KnownClients {
     /// Removes the clients that were read first if there are too many.
     fn insert(&self, client: ClientId, seen_at: LocalInstant, info: Option<ClientInfo>) {
-        let mut known = self.lock();
+        let mut known = lock(&self.0);
         if known.len() >= MAX_KNOWN && !known.contains_key(&client) {
             let oldest = known.values().map(|known| known.seen_at).min();
             known.retain(|_, known| Some(known.seen_at) > oldest);
@@ -123,14 +124,10 @@ impl KnownClients {
 
     /// Returns `None` if the record must be read: it is not known, and it was not missing just now.
     fn get(&self, client: &ClientId, now: LocalInstant) -> Option<Option<ClientInfo>> {
-        let known = self.lock();
+        let known = lock(&self.0);
         let KnownClient { seen_at, info } = known.get(client)?;
         let is_fresh = info.is_some() || now.saturating_duration_since(*seen_at) < MISSING_FOR;
         is_fresh.then(|| info.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<ClientId, KnownClient>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,7 +177,7 @@ impl ClientInner {
                 None
             });
             // The query replies from `found`: other queries can remove a known client meanwhile.
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut found = lock(&found);
             found.extend(info.clone().map(|info| (*client, info)));
             self.known_clients.insert(*client, now, info);
         };

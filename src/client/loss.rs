@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease_core::acquisition::LossRecord;
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::client::telemetry;
 use crate::fencing_token::FencingToken;
 use crate::health::catch;
+use crate::locks::lock;
 use crate::router::RuntimeHandle;
 
 /// The most losses that wait for the listener. Further ones are not reported to it.
@@ -91,7 +92,7 @@ impl LossReports {
         if self.on_lease_lost.0.is_none() {
             return;
         }
-        let mut queue = self.queue();
+        let mut queue = lock(&self.queue);
         if queue.losses.len() >= MAX_QUEUED {
             drop(queue);
             return telemetry::loss_unreported(&loss);
@@ -110,7 +111,7 @@ impl LossReports {
         loop {
             let mut delivered = std::pin::pin!(self.delivered.notified());
             delivered.as_mut().enable();
-            if !self.queue().is_delivering {
+            if !lock(&self.queue).is_delivering {
                 return;
             }
             delivered.await;
@@ -119,7 +120,7 @@ impl LossReports {
 
     /// The next loss. `None` ends the task.
     fn next(&self) -> Option<LeaseLoss> {
-        let mut queue = self.queue();
+        let mut queue = lock(&self.queue);
         let next = queue.losses.pop_front();
         queue.is_delivering = next.is_some();
         next
@@ -133,10 +134,6 @@ impl LossReports {
             // The subscriber is the caller's code, too.
             drop(catch(|| telemetry::emit_listener_panicked(loss, &panic.message)));
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, LossQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,7 +161,7 @@ impl LossDelivery {
 impl Drop for LossDelivery {
     fn drop(&mut self) {
         if !self.is_over {
-            let undelivered = std::mem::take(&mut *self.reports.queue());
+            let undelivered = std::mem::take(&mut *lock(&self.reports.queue));
             for loss in &undelivered.losses {
                 // The subscriber is the caller's code.
                 drop(catch(|| telemetry::loss_unreported(loss)));

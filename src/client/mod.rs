@@ -19,7 +19,7 @@ pub(crate) mod worker;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState, Context, Effects};
@@ -39,6 +39,7 @@ use crate::client::registry::{AcquisitionRegistry, DueWork};
 use crate::clock::Clock;
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::health::{ClientFailure, catch};
+use crate::locks;
 use crate::router::{RuntimeHandle, Transport};
 use crate::telemetry::emit_in_drop;
 
@@ -287,16 +288,12 @@ impl ClientInner {
     /// The cached lock with this key. All handles share it.
     pub(crate) fn cached_lock(self: &Arc<Self>, lock: &LockKey) -> Arc<CachedLock> {
         let new = || Arc::new(CachedLock::new(self.clone(), lock.clone()));
-        self.lock_cached_locks().find_or_add(lock, new)
+        locks::lock(&self.cached_locks).find_or_add(lock, new)
     }
 
     /// The cached locks of a slot.
     pub(crate) fn cached_locks_in(&self, slot: Slot) -> Vec<Arc<CachedLock>> {
-        self.lock_cached_locks().in_slot(slot)
-    }
-
-    fn lock_cached_locks(&self) -> MutexGuard<'_, CachedLockMap> {
-        self.cached_locks.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.cached_locks).in_slot(slot)
     }
 
     /// Checks for recalls that may have been lost in this slot.
@@ -409,7 +406,7 @@ impl ClientInner {
     }
 
     fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.registry)
     }
 }
 

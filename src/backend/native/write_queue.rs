@@ -5,8 +5,8 @@
 //! the server reads them together, too.
 
 use std::mem;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use rwlease_core::resp::{Command, ReplyShape, push_header};
@@ -16,6 +16,7 @@ use crate::backend::native::decoder::Frame;
 use crate::backend::native::pending_replies::{
     CommandOffsets, FrameAction, PendingReplies, PendingReply,
 };
+use crate::locks::lock;
 
 /// A buffer that has grown larger than this is dropped after use.
 const MAX_RETAINED_CAPACITY: usize = 64 << 10;
@@ -71,7 +72,7 @@ impl WriteQueue {
 
     /// Why the connection has ended.
     pub(super) fn failure(&self) -> Option<ConnectionError> {
-        self.lock().close_reason.clone()
+        lock(&self.state).close_reason.clone()
     }
 
     /// Returns the failure of all callers if replies did not fit their commands. Then no reply is
@@ -118,7 +119,7 @@ impl WriteQueue {
 
     fn push_with(&self, put: impl FnOnce(&mut WriteQueueState)) -> Result<(), ConnectionError> {
         let writer = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if let Some(why) = &state.close_reason {
                 return Err(ConnectionError { maybe_sent: false, ..why.clone() });
             }
@@ -143,7 +144,7 @@ impl WriteQueue {
         }
         batch.clear();
         batch.shrink_to(MAX_RETAINED_CAPACITY);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         mem::swap(&mut state.outgoing, batch);
         state.close_reason.is_none()
     }
@@ -155,7 +156,7 @@ impl WriteQueue {
         meanings: &mut Vec<FrameAction>,
     ) -> Result<(), ConnectionError> {
         let offered = self.offered.load(Ordering::Acquire);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         for one in said {
             meanings.extend(state.expectations.on_frame(one, offered)?);
         }
@@ -166,7 +167,7 @@ impl WriteQueue {
     pub(super) fn close(&self, why: ConnectionError) {
         self.usable.store(false, Ordering::Relaxed);
         let writer = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if why.is_protocol_error {
                 self.is_out_of_step.store(true, Ordering::Release);
             }
@@ -186,7 +187,7 @@ impl WriteQueue {
     /// Waits for the end.
     pub(super) async fn ended(&self) {
         std::future::poll_fn(|context| {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if state.close_reason.is_some() {
                 return Poll::Ready(());
             }
@@ -199,7 +200,7 @@ impl WriteQueue {
     /// Notifies all waiting callers that it has ended, after `written` bytes.
     pub(super) fn fail_pending(&self, written: u64) {
         let (mut expectations, why) = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             let why = state.close_reason.get_or_insert_with(ConnectionError::closed).clone();
             (mem::take(&mut state.expectations), why)
         };
@@ -207,7 +208,7 @@ impl WriteQueue {
     }
 
     fn poll_outgoing(&self, context: &Context<'_>) -> Poll<WriteReadiness> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.close_reason.is_some() {
             return Poll::Ready(WriteReadiness::Closed);
         }
@@ -217,11 +218,6 @@ impl WriteQueue {
         }
         let alone = state.expectations.len() == 1;
         Poll::Ready(if alone { WriteReadiness::Single } else { WriteReadiness::Pipelined })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WriteQueueState> {
-        // The state is consistent at every moment.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One cached lock of this client: its lease, and the local requests for it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionError, LeaseOptions, RenewalPolicy, WaitPolicy};
@@ -19,6 +19,7 @@ use crate::client::cache::local_wait::LocalWait;
 use crate::client::cache::{CacheStatus, CacheTimes, UncachedReason, lease_task, telemetry};
 use crate::client::{SlotSubscription, acquire_task};
 use crate::error::{Error, ErrorKind, Result};
+use crate::locks::{lock, read, write};
 
 /// One for each lock that this client caches. Each handle looks it up once, at its creation.
 pub(crate) struct CachedLock {
@@ -123,7 +124,7 @@ impl CachedLock {
 
     /// The fast path: a share of the lease, without a message, an allocation or a wait.
     pub(crate) fn try_fast_path(&self, mode: LockMode, now: LocalInstant) -> Option<LeaseShare> {
-        let current = self.lease.read().unwrap_or_else(PoisonError::into_inner);
+        let current = read(&self.lease);
         current.as_ref()?.enter(mode, now)
     }
 
@@ -485,15 +486,15 @@ impl CachedLock {
     }
 
     pub(super) fn lease(&self) -> Option<Arc<CachedLease>> {
-        self.lease.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.lease).clone()
     }
 
     fn lease_mut(&self) -> RwLockWriteGuard<'_, Option<Arc<CachedLease>>> {
-        self.lease.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.lease)
     }
 
     fn lock_local(&self) -> MutexGuard<'_, LocalState> {
-        self.local_state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.local_state)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The owner: an actor that may acquire the same lock again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use rwlease_core::protocol::{LockKey, LockKind};
@@ -17,6 +17,7 @@ use crate::lock::reentrant::owned_lock::OwnedLock;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
 use crate::lock::set_nx_mutex::SetNxMutex;
+use crate::locks;
 
 /// From this many locks on, a `ReentrantOwner` forgets the locks that it does not hold.
 const MIN_CLEANUP_LEN: usize = 64;
@@ -116,7 +117,7 @@ impl ReentrantOwner {
     }
 
     pub(super) fn owned_lock(&self, lock: &LockKey) -> Arc<OwnedLock> {
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = locks::lock(&self.locks);
         let key = (lock.kind, lock.key.clone());
         if let Some(owned) = locks.get(&key).and_then(Weak::upgrade) {
             return owned;
