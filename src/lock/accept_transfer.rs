@@ -16,6 +16,7 @@ use crate::client::transfer::TransferredLease;
 use crate::error::{AddContext, Result};
 use crate::lock::guard::{Hold, ReadGuard, ReleaseOutcome, WriteGuard, fencing_token};
 use crate::lock::lease::Lease;
+use crate::lock::request::setters_of_acquire;
 use crate::lock::transfer::LeaseTransfer;
 use crate::lock::wait_options::check_timeout;
 
@@ -72,28 +73,12 @@ impl<'a> AcceptTransfer<'a> {
         self
     }
 
-    /// As [`Acquire::renewal`](crate::Acquire::renewal).
-    pub fn renewal(mut self, renewal: RenewalPolicy) -> Self {
-        self.options.renewal = renewal;
-        self
-    }
-
-    /// As [`Acquire::max_hold`](crate::Acquire::max_hold), counted from the acceptance.
-    pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.options.max_hold = Some(hold);
-        self
-    }
-
-    /// As [`Acquire::min_replicas`](crate::Acquire::min_replicas).
-    pub fn min_replicas(mut self, replicas: u32) -> Self {
-        self.options.confirmation.replicas = replicas;
-        self
-    }
-
-    /// As [`Acquire::fsync`](crate::Acquire::fsync).
-    pub fn fsync(mut self, fsync: Fsync) -> Self {
-        self.options.confirmation.fsync = fsync;
-        self
+    setters_of_acquire! { |request|
+        renewal(renewal: RenewalPolicy) => request.options.renewal = renewal;
+        max_hold(hold: Duration, ", counted from the acceptance") =>
+            request.options.max_hold = Some(hold);
+        min_replicas(replicas: u32) => request.options.confirmation.replicas = replicas;
+        fsync(fsync: Fsync) => request.options.confirmation.fsync = fsync;
     }
 
     async fn accept_transfer(self) -> Result<TransferredGuard> {

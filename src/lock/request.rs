@@ -325,14 +325,24 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
 
-macro_rules! options_of_acquire {
-    ($($option:ident($value:ident: $type:ty),)+) => {$(
-        #[doc = concat!("As [`Acquire::", stringify!($option), "`].")]
-        pub fn $option(self, $value: $type) -> Self {
-            TryAcquire(self.0.$option($value))
+/// Setters that are those of [`Acquire`]. A text after the type ends the first sentence of the
+/// documentation.
+macro_rules! setters_of_acquire {
+    (|$request:ident| $(
+        $setter:ident($value:ident: $type:ty $(, $more:literal)?) => $change:expr;
+    )+) => {$(
+        #[doc = concat!(
+            "As [`Acquire::", stringify!($setter), "`](crate::Acquire::", stringify!($setter), ")",
+            $($more,)? ".",
+        )]
+        pub fn $setter(mut self, $value: $type) -> Self {
+            let $request = &mut self;
+            $change;
+            self
         }
     )+};
 }
+pub(crate) use setters_of_acquire;
 
 impl<G: Guard> TryAcquire<'_, G> {
     /// Sets the longest time to wait for the server's answer. Default: the client's [call
@@ -341,14 +351,14 @@ impl<G: Guard> TryAcquire<'_, G> {
         TryAcquire(self.0.timeout(timeout))
     }
 
-    options_of_acquire! {
-        lease(lease: Duration),
-        renewal(renewal: RenewalPolicy),
-        max_hold(hold: Duration),
-        at_least(duration: Duration),
-        fairness(fairness: Fairness),
-        min_replicas(replicas: u32),
-        fsync(fsync: Fsync),
+    setters_of_acquire! { |request|
+        lease(lease: Duration) => request.0.options.lease = lease;
+        renewal(renewal: RenewalPolicy) => request.0.options.renewal = renewal;
+        max_hold(hold: Duration) => request.0.options.max_hold = Some(hold);
+        at_least(duration: Duration) => request.0.options.at_least = Some(duration);
+        fairness(fairness: Fairness) => request.0.options.fairness = fairness;
+        min_replicas(replicas: u32) => request.0.options.confirmation.replicas = replicas;
+        fsync(fsync: Fsync) => request.0.options.confirmation.fsync = fsync;
     }
 }
 
@@ -399,34 +409,15 @@ macro_rules! options {
             self
         }
 
-        /// As [`Acquire::lease`](crate::Acquire::lease).
-        pub fn lease(mut self, lease: std::time::Duration) -> Self {
-            self.options.lease = lease;
-            self
-        }
-
-        /// As [`Acquire::renewal`](crate::Acquire::renewal).
-        pub fn renewal(mut self, renewal: rwlease_core::acquisition::RenewalPolicy) -> Self {
-            self.options.renewal = renewal;
-            self
-        }
-
-        /// As [`Acquire::max_hold`](crate::Acquire::max_hold).
-        pub fn max_hold(mut self, hold: std::time::Duration) -> Self {
-            self.options.max_hold = Some(hold);
-            self
-        }
-
-        /// As [`Acquire::min_replicas`](crate::Acquire::min_replicas), for each lock.
-        pub fn min_replicas(mut self, replicas: u32) -> Self {
-            self.options.confirmation.replicas = replicas;
-            self
-        }
-
-        /// As [`Acquire::fsync`](crate::Acquire::fsync), for each lock.
-        pub fn fsync(mut self, fsync: rwlease_core::protocol::Fsync) -> Self {
-            self.options.confirmation.fsync = fsync;
-            self
+        $crate::lock::request::setters_of_acquire! { |request|
+            lease(lease: std::time::Duration) => request.options.lease = lease;
+            renewal(renewal: rwlease_core::acquisition::RenewalPolicy) =>
+                request.options.renewal = renewal;
+            max_hold(hold: std::time::Duration) => request.options.max_hold = Some(hold);
+            min_replicas(replicas: u32, ", for each lock") =>
+                request.options.confirmation.replicas = replicas;
+            fsync(fsync: rwlease_core::protocol::Fsync, ", for each lock") =>
+                request.options.confirmation.fsync = fsync;
         }
     };
 }
