@@ -37,12 +37,6 @@ struct HealthState {
     has_ended: AtomicBool,
 }
 
-/// The panic of a callback.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Panic {
-    pub(crate) message: String,
-}
-
 impl ClientHealth {
     pub(crate) fn failure(&self) -> Option<&ClientFailure> {
         self.0.failure.get()
@@ -100,17 +94,17 @@ impl Drop for WatchedTask {
     }
 }
 
-/// Calls the caller's code.
-pub(crate) fn catch<T>(call: impl FnOnce() -> T) -> Result<T, Panic> {
+/// Calls the caller's code. The error is the text of its panic.
+pub(crate) fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     let outcome = catch_unwind(AssertUnwindSafe(call));
-    outcome.map_err(|payload| Panic { message: message_of(payload) })
+    outcome.map_err(message_of)
 }
 
-/// Awaits the caller's code.
+/// Awaits the caller's code. The error is the text of its panic.
 #[cfg(any(feature = "native", feature = "redis"))]
-pub(crate) async fn catch_future<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
+pub(crate) async fn catch_future<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let outcome = AssertUnwindSafe(work).catch_unwind().await;
-    outcome.map_err(|payload| Panic { message: message_of(payload) })
+    outcome.map_err(message_of)
 }
 
 /// The text of a panic.

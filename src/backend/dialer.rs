@@ -129,10 +129,9 @@ impl Dialer {
         };
         let provided = catch_future(async { provider.credentials().await }).await;
         let provided = provided.map_err(|panic| {
-            callback_panicked("CredentialsProvider::credentials", &panic.message);
+            callback_panicked("CredentialsProvider::credentials", &panic);
             ConnectionError::not_sent(format!(
-                "no credentials: `CredentialsProvider::credentials` panicked: {}",
-                panic.message
+                "no credentials: `CredentialsProvider::credentials` panicked: {panic}"
             ))
         })?;
         provided.map(Some).map_err(|source| ConnectionError {
@@ -146,7 +145,7 @@ impl Dialer {
     pub(super) fn rotates_credentials(&self) -> bool {
         self.credentials.as_ref().is_some_and(|provider| {
             catch(|| provider.can_change()).unwrap_or_else(|panic| {
-                callback_panicked("CredentialsProvider::may_change", &panic.message);
+                callback_panicked("CredentialsProvider::may_change", &panic);
                 true
             })
         })

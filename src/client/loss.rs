@@ -132,7 +132,7 @@ impl LossReports {
             && let Err(panic) = catch(|| listener(loss))
         {
             // The subscriber is the caller's code, too.
-            drop(catch(|| telemetry::emit_listener_panicked(loss, &panic.message)));
+            drop(catch(|| telemetry::emit_listener_panicked(loss, &panic)));
         }
     }
 }

@@ -13,7 +13,7 @@ impl Drop for Worse {
 
 #[test]
 fn catch_of_any_panic_returns_its_message() {
-    let message = |call: fn()| catch(call).unwrap_err().message;
+    let message = |call: fn()| catch(call).unwrap_err();
     assert_eq!(message(|| panic!("text")), "text");
     assert_eq!(message(|| panic!("{}", 1)), "1");
     assert_eq!(message(|| std::panic::panic_any(Worse)), "the panic value is not a text");

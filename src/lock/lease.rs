@@ -240,7 +240,7 @@ impl Lease {
                 }
             };
             if let Err(panic) = catch(call) {
-                callback_panicked("Lease::on_lease_lost", &panic.message);
+                callback_panicked("Lease::on_lease_lost", &panic);
             }
         });
     }

@@ -30,7 +30,7 @@ impl AddressTranslator {
             Some(address_translator) => {
                 let (host, port) =
                     catch(|| address_translator(host, port)).unwrap_or_else(|panic| {
-                        callback_panicked("address_translator", &panic.message);
+                        callback_panicked("address_translator", &panic);
                         (host.to_owned(), port)
                     });
                 Address { host: host.into(), port }
