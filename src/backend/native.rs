@@ -25,7 +25,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::dialer::{Dialer, RawStream, hide_password};
-use crate::backend::response_future::KeptConnection;
 use crate::backend::{
     CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
     PubSubConnection, ResponseFuture,
@@ -113,7 +112,7 @@ impl NativeConnector {
 
 /// A connection with its tasks. It is closed when it is dropped.
 #[derive(Debug)]
-struct NativeConnection {
+pub struct NativeConnection {
     wire: Arc<WriteQueue>,
     _tasks: ConnectionTasks,
 }
@@ -146,6 +145,10 @@ impl NativeConnection {
         let wire = Arc::new(WriteQueue::new());
         let tasks = ConnectionTasks::start(&wire, read, write, listener, health);
         NativeConnection { wire, _tasks: tasks }
+    }
+
+    pub(super) fn out_of_step(&self) -> Option<ConnectionError> {
+        self.wire.out_of_step()
     }
 
     /// Sends commands and waits for the replies.
@@ -182,12 +185,6 @@ impl NativeConnection {
             Ok(()) => ResponseFuture::Channel { reply_rx, connection: self.clone() },
             Err(failure) => ready(Err(failure)).boxed().into(),
         }
-    }
-}
-
-impl KeptConnection for NativeConnection {
-    fn out_of_step(&self) -> Option<ConnectionError> {
-        self.wire.out_of_step()
     }
 }
 

@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 #[cfg(feature = "native")]
 use tokio::sync::oneshot;
 
+#[cfg(feature = "native")]
+use crate::backend::native::NativeConnection;
 use crate::backend::{ConnectionError, ConnectionFuture};
 
 /// A pending answer. It borrows nothing, so another task can await it after the caller has given
@@ -19,17 +21,9 @@ pub enum ResponseFuture<T> {
     Channel {
         reply_rx: oneshot::Receiver<Result<T, ConnectionError>>,
         /// The connection, which stays alive until the reply has arrived.
-        connection: Arc<dyn KeptConnection>,
+        connection: Arc<NativeConnection>,
     },
     Boxed(ConnectionFuture<'static, T>),
-}
-
-/// The connection of a pending answer.
-#[cfg(feature = "native")]
-pub trait KeptConnection: Send + Sync {
-    /// The failure of all callers if replies did not fit their commands. An answer that came before
-    /// that, and was not taken, is not believed either.
-    fn out_of_step(&self) -> Option<ConnectionError>;
 }
 
 impl<T> Future for ResponseFuture<T> {
