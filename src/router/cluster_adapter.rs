@@ -153,16 +153,6 @@ impl ClusterAdapter {
         }
     }
 
-    /// `None`: the connection does not say which server has a slot.
-    pub(crate) fn master_of(&self, _: Slot) -> Option<Address> {
-        None
-    }
-
-    /// `None`: bounds are known by slot, and not by server.
-    pub(crate) fn clock_bounds(&self, _: &Address) -> Option<ClockBounds> {
-        None
-    }
-
     pub(crate) fn runtime(&self) -> &RuntimeHandle {
         &self.runtime
     }

@@ -37,14 +37,20 @@ macro_rules! either {
 
 /// The methods of [`Router`], for both. `ClusterAdapter` says which of them it limits.
 impl Transport {
+    /// `None` for a connection of the application: it does not say which server has a slot, and has
+    /// no subscriptions.
+    fn router(&self) -> Option<&Router> {
+        match self {
+            Transport::Router(router) => Some(router),
+            #[cfg(feature = "cluster-async")]
+            Transport::ClusterConnection(_) => None,
+        }
+    }
+
     /// The scripts that it sends.
     #[cfg(feature = "embedded")]
     pub(crate) fn scripts(&self) -> &'static Scripts {
-        match self {
-            Transport::Router(router) => router.scripts,
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => Scripts::embedded(),
-        }
+        self.router().map_or_else(Scripts::embedded, |router| router.scripts)
     }
 
     pub(crate) async fn call(
@@ -84,7 +90,7 @@ impl Transport {
     }
 
     pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
-        either!(self, it => it.master_of(slot))
+        self.router()?.master_of(slot)
     }
 
     pub(crate) fn masters(&self) -> Vec<Address> {
@@ -92,16 +98,12 @@ impl Transport {
     }
 
     pub(crate) fn clock_bounds(&self, address: &Address) -> Option<ClockBounds> {
-        either!(self, it => it.clock_bounds(address))
+        self.router()?.clock_bounds(address)
     }
 
     /// Without subscriptions there are no events, and waiters poll.
     pub(crate) fn subscriptions(&self) -> Option<&Subscriptions> {
-        match self {
-            Transport::Router(router) => Some(router.subscriptions()),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => None,
-        }
+        Some(self.router()?.subscriptions())
     }
 
     pub(crate) fn runtime(&self) -> &RuntimeHandle {
