@@ -35,7 +35,6 @@ pub(crate) struct InFlightCall<'a> {
     call: &'a Call,
     /// What must confirm it. If anything, it uses the connections for confirmed calls.
     confirmation: Confirmation,
-    confirmed: ConfirmationResult,
     deadline: LocalInstant,
     target: CallTarget,
     /// The server's own command did not do it: only the script can.
@@ -84,9 +83,8 @@ enum ScriptForm {
 /// The outcome of one attempt.
 #[derive(Debug)]
 pub(crate) enum AttemptOutcome {
-    Replied(TimedReply<RespValue>),
-    /// A reply, and whether replicas and disks have the write.
-    Confirmed(TimedReply<RespValue>, ConfirmationResult),
+    /// A reply, and whether replicas and disks have the write, if they must.
+    Replied(TimedReply<RespValue>, ConfirmationResult),
     /// The server's own command did nothing: the script is needed.
     DelIfEqMiss(DelIfEqMiss),
     /// No connection: nothing was sent.
@@ -129,7 +127,7 @@ impl AttemptOutcome {
     /// The label of the attempt in metrics, unless the answer decides it.
     fn label(&self) -> Option<&'static str> {
         match self {
-            AttemptOutcome::Replied(_) | AttemptOutcome::Confirmed(..) => None,
+            AttemptOutcome::Replied(..) => None,
             AttemptOutcome::DelIfEqMiss(DelIfEqMiss::Unsupported) => Some("rejected"),
             // The server's own command did nothing, and the script is called.
             AttemptOutcome::DelIfEqMiss(_) => Some("delifeq_miss"),
@@ -152,7 +150,6 @@ impl<'a> InFlightCall<'a> {
             router,
             call,
             confirmation: Confirmation::default(),
-            confirmed: Ok(()),
             deadline,
             target: CallTarget::default(),
             script_only: false,
@@ -305,7 +302,7 @@ impl<'a> InFlightCall<'a> {
             value = merge_asking_reply(asking, value);
         }
         connection.observe(self.call.slot, sent_at, received_at, &value);
-        AttemptOutcome::Replied(TimedReply { value, sent_at, received_at })
+        AttemptOutcome::Replied(TimedReply { value, sent_at, received_at }, Ok(()))
     }
 
     /// The words that name the script, or bring its text.

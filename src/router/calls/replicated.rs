@@ -288,7 +288,7 @@ impl ReplicaPool {
             });
             let TimedReply { value, sent_at, received_at } = &exchange;
             connection.observe(entry.call.slot, *sent_at, *received_at, value);
-            let _ = entry.reply_tx.send(AttemptOutcome::Confirmed(exchange, confirmed.clone()));
+            let _ = entry.reply_tx.send(AttemptOutcome::Replied(exchange, confirmed.clone()));
         }
     }
 }

@@ -140,7 +140,7 @@ impl NoScriptReply {
 impl UploadTurn {
     /// Notes the outcome of the call that had the text.
     pub(crate) fn finish(self, attempt: &AttemptOutcome) {
-        if let AttemptOutcome::Replied(exchange) | AttemptOutcome::Confirmed(exchange, _) = attempt
+        if let AttemptOutcome::Replied(exchange, _) = attempt
             && reply_action::is_script_loaded(&exchange.value)
         {
             let known_at = &mut lock(&self.text.state).loaded_at;

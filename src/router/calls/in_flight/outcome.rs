@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rwlease_core::protocol::{CallError, CallErrorKind, CallReply, Doubt};
+use rwlease_core::protocol::{CallError, CallErrorKind, CallReply, ConfirmationResult, Doubt};
 use rwlease_core::resp::{Address, RespValue};
 
 use crate::backend::ConnectionError;
@@ -37,10 +37,8 @@ impl InFlightCall<'_> {
             telemetry::record_attempt(self.call.slot, address, label);
         }
         match attempt {
-            AttemptOutcome::Replied(exchange) => return self.apply_reply(address, exchange),
-            AttemptOutcome::Confirmed(exchange, confirmed) => {
-                self.confirmed = confirmed;
-                return self.apply_reply(address, exchange);
+            AttemptOutcome::Replied(exchange, confirmed) => {
+                return self.apply_reply(address, exchange, confirmed);
             }
             AttemptOutcome::DelIfEqMiss(undone) => {
                 self.script_only = true;
@@ -89,6 +87,7 @@ impl InFlightCall<'_> {
         &mut self,
         address: &Address,
         exchange: TimedReply<RespValue>,
+        confirmed: ConfirmationResult,
     ) -> Result<Option<CallReply>, CallError> {
         let TimedReply { value, sent_at: sent, received_at: received } = exchange;
         let decision =
@@ -101,7 +100,7 @@ impl InFlightCall<'_> {
                     sent_at: sent,
                     received_at: received,
                     server: address.clone(),
-                    confirmed: self.confirmed.clone(),
+                    confirmed,
                     in_doubt: self.in_doubt,
                 }));
             }
