@@ -5,8 +5,6 @@
 //! says of each failure whether the command may have been sent. The router keeps the deadlines: it
 //! drops the future of a call whose time is up. A command that was sent stays sent.
 
-#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-mod abort_on_drop;
 #[cfg(any(feature = "native", feature = "redis"))]
 mod credentials;
 #[cfg(any(feature = "native", feature = "redis"))]

@@ -18,7 +18,7 @@ use rwlease_core::resp::{Command, ProtocolError, ReplyShape, RespValue};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use crate::backend::abort_on_drop::AbortOnDrop;
+use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::{CommandConnection, ConnectionError, ResponseFuture};
 use crate::health::ClientHealth;
 use crate::locks::lock;

@@ -18,7 +18,7 @@ use rwlease_core::resp::{Address, Command, RespValue, ServerError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use crate::backend::abort_on_drop::AbortOnDrop;
+use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::dialer::{Dialer, PubSubKind, RawStream, hide_password};
 use crate::backend::handshake_error::{hello_refused, select_refused};
 use crate::backend::pipelining::PipeliningConnection;

@@ -38,8 +38,8 @@ use rwlease_core::protocol::{Call, CallError, CallReply, Confirmation};
 use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::{ClockBounds, LocalInstant};
-use tokio::task::AbortHandle;
 
+use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::Connector;
 use crate::backoff::with_jitter;
 use crate::clock::Clock;
@@ -125,12 +125,8 @@ pub(crate) struct Router {
     script_uploads: Arc<ScriptUploads>,
     replicated: Arc<ReplicatedCallPools>,
     subscriptions: Subscriptions,
-    background: BackgroundTasks,
+    background: Vec<AbortOnDrop>,
 }
-
-/// Tasks that are aborted when this is dropped.
-#[derive(Debug)]
-struct BackgroundTasks(Vec<AbortHandle>);
 
 impl Router {
     /// Fetches the slot map from the seeds, and from the nodes that they name.
@@ -181,8 +177,7 @@ impl Router {
             let on_change = move || topology.clone().on_master_change();
             runtime.spawn("sentinels", sentinel::run_subscriptions(sentinels, on_change))
         });
-        let tasks = [refreshing].into_iter().chain(watching);
-        let background = BackgroundTasks(tasks.map(|task| task.abort_handle()).collect());
+        let background = [refreshing].into_iter().chain(watching).map(AbortOnDrop::new).collect();
         let subscriptions = Subscriptions::start(
             runtime.clone(),
             connector,
@@ -256,23 +251,11 @@ impl Router {
     /// Closes all connections. Later calls fail as [`RuntimeHandle::closed`] says, and so do calls
     /// between two attempts.
     pub(crate) fn close(&self) {
-        self.background.end();
+        self.background.iter().for_each(AbortOnDrop::abort);
         self.subscriptions.close();
         self.connections.close();
         self.replicated.close();
         self.topology.close();
-    }
-}
-
-impl BackgroundTasks {
-    fn end(&self) {
-        self.0.iter().for_each(AbortHandle::abort);
-    }
-}
-
-impl Drop for BackgroundTasks {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

@@ -35,6 +35,7 @@ const LIBRARY: Crate = Crate {
         "clock",
         "telemetry",
         "health",
+        "abort_on_drop",
         "error",
         "fencing_token",
         "backend",

@@ -20,7 +20,7 @@ use rwlease_core::resp::{Command, RespValue, ServerError};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::mpsc;
 
-use crate::backend::abort_on_drop::AbortOnDrop;
+use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::fred::connection::FredConnection;
 use crate::backend::fred::pipelined;
 use crate::backend::fred::reply::{command_error, from_value};

@@ -11,7 +11,7 @@ use rwlease_core::resp::ProtocolError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use crate::backend::abort_on_drop::AbortOnDrop;
+use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::native::decoder::{Decoder, Frame};
 use crate::backend::native::pending_replies::FrameAction;
 use crate::backend::native::write_queue::WriteQueue;

@@ -5,18 +5,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use rwlease_core::resp::Address;
-use tokio::task::AbortHandle;
 
+use crate::abort_on_drop::AbortOnDrop;
 use crate::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 
-/// The watchers, by the server that calls wait for.
+/// The watchers, by the server that calls wait for. A watcher is a task that looks until the last
+/// waiting call has dropped it.
 #[derive(Debug, Default)]
-pub(crate) struct MasterWatches(Mutex<HashMap<Address, Weak<MasterWatch>>>);
-
-/// A task that looks until the last waiting call has dropped its watcher.
-#[derive(Debug)]
-pub(crate) struct MasterWatch(AbortHandle);
+pub(crate) struct MasterWatches(Mutex<HashMap<Address, Weak<AbortOnDrop>>>);
 
 impl MasterWatches {
     /// The running watcher for this server, or a new one that runs `look`.
@@ -25,7 +22,7 @@ impl MasterWatches {
         runtime: &RuntimeHandle,
         address: &Address,
         look: impl FnOnce() -> F,
-    ) -> Arc<MasterWatch>
+    ) -> Arc<AbortOnDrop>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -34,16 +31,9 @@ impl MasterWatches {
             return watcher;
         }
         watchers.retain(|_, watcher| watcher.strong_count() > 0);
-        let watcher =
-            Arc::new(MasterWatch(runtime.spawn("search for a master", look()).abort_handle()));
+        let watcher = Arc::new(AbortOnDrop::new(runtime.spawn("search for a master", look())));
         watchers.insert(address.clone(), Arc::downgrade(&watcher));
         watcher
-    }
-}
-
-impl Drop for MasterWatch {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -22,8 +22,8 @@ use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
+use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::Connector;
 use crate::clock::Clock;
 use crate::locks::read;
@@ -74,7 +74,7 @@ pub(crate) struct Subscriptions {
     subscribed: SubscribedServers,
     commands: mpsc::UnboundedSender<ManagerCommand>,
     events: EventSender,
-    manager: AbortHandle,
+    manager: AbortOnDrop,
 }
 
 impl Subscriptions {
@@ -103,7 +103,7 @@ impl Subscriptions {
             due: BinaryHeap::new(),
             link_events: mpsc::unbounded_channel().0,
         };
-        let manager = runtime.spawn("subscriptions", manager.run(command_rx)).abort_handle();
+        let manager = AbortOnDrop::new(runtime.spawn("subscriptions", manager.run(command_rx)));
         Subscriptions { subscribed, commands, events, manager }
     }
 
@@ -148,11 +148,5 @@ impl Subscriptions {
     fn send_command(&self, command: ManagerCommand) {
         // The manager ends only after `close`.
         let _ = self.commands.send(command);
-    }
-}
-
-impl Drop for Subscriptions {
-    fn drop(&mut self) {
-        self.close();
     }
 }
