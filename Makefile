@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-sql faults reports test-valkey test-rows test-servers test-backends servers valkey redis-py sim loom fuzz twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose test-image chaos chaos-publish pictures bench bench-handoff bench-publish
+.PHONY: help demo test test-faults test-sql faults test-valkey test-rows test-servers test-backends servers valkey redis-py sim loom fuzz twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose test-image chaos chaos-publish pictures bench bench-handoff bench-publish
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -55,9 +55,6 @@ faults: servers redis-py ## Run the slow tests on the server that `make servers`
 	$(TESTS) --test faults $(call tests,) || failed=1; \
 	$(TESTS) --test conformance $(call tests,--skip embedded::) || failed=1; \
 	exit $$failed
-
-reports: servers ## Try what others reported of their locks and clients
-	$(TESTS) --test reports --test cli $(call tests,reports:: connections:: locks::)
 
 test-sql: ## Run the statements of docs/fencing.md on PostgreSQL, which must be installed, and SQLite (ROUNDS=10000)
 	cd testing/sql && $(if $(ROUNDS),ROUNDS=$(ROUNDS)) cargo test --quiet --locked --target-dir ../../target/sql -- --nocapture

@@ -50,8 +50,11 @@ mod push_grants;
 mod redlock;
 mod reentrant;
 mod replicas;
+#[cfg(all(feature = "embedded", feature = "native"))]
+mod reports;
 #[cfg(feature = "embedded")]
 mod runtimes;
+#[cfg(feature = "embedded")]
 mod semaphore;
 mod set_nx_mutex;
 #[cfg(feature = "embedded")]

@@ -393,6 +393,11 @@ mod embedded {
         assert!(engines.iter().all(|engine| engine.script_stats().scripts == 0));
         let (half, least) = (Duration::from_millis(500), Duration::from_millis(1));
         drop(request().drift(half).member_timeout(least).await.unwrap());
+        // The key holds other data, which more attempts do not change.
+        for engine in &engines {
+            engine.execute(0, &[b"SET", b"rwlease:user", b"data"]);
+        }
+        assert_eq!(quorum.write("user").await.unwrap_err().kind(), ErrorKind::WrongType);
     }
 
     /// The members' clocks are far apart. In between, the lock is idle for longer than the members

@@ -161,8 +161,9 @@ async fn reentrant_write_after_a_loss_gets_a_new_lease() {
     let old = reentrant.write(&lock).lease(Duration::from_secs(1)).await.unwrap();
     lock.force_release().await.unwrap().expect("it was held");
     soon("the loss", old.ended()).await;
-    let new = reentrant.write(&lock).await.unwrap();
+    let new = reentrant.write(&lock).lease(Duration::from_secs(1)).await.unwrap();
     assert!(new.is_held() && !old.is_held());
+    testkit::wait_renewed(&new, 2).await.unwrap();
     assert_eq!(old.release().await.unwrap(), ReleaseOutcome::AlreadyLost);
     assert!(new.is_held() && bench.record("anew").await.is_written());
 }

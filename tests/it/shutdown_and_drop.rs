@@ -30,12 +30,17 @@ async fn contested(prefix: &str) -> (EmbeddedCluster, Client, RwLock, RwLock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rwlock_keeps_its_client_alive() {
+async fn rwlock_and_guard_keep_their_client_alive() {
     let lock = Client::embedded().await.unwrap().rwlock("kept").unwrap();
     for _ in 0..3 {
         sleep(60 * SECOND).await;
         assert_eq!(lock.write().await.unwrap().release().await.unwrap(), ReleaseOutcome::Released);
     }
+    let guard = lock.write().await.unwrap();
+    drop(lock);
+    sleep(60 * SECOND).await;
+    assert!(guard.is_held(), "it is renewed");
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
 }
 
 /// The shutdown sends its own releases. They do not change what the holder's release returns.

@@ -69,7 +69,7 @@ impl Fake {
     pub async fn start(
         habit: impl Fn(&ClientAct) -> Vec<ServerAct> + Send + Sync + 'static,
     ) -> Result<Fake> {
-        Self::start_at("127.0.0.1", None, habit).await
+        Self::open(None, habit).await
     }
 
     /// One in front of a real server.
@@ -77,16 +77,14 @@ impl Fake {
         server: &Server,
         habit: impl Fn(&ClientAct) -> Vec<ServerAct> + Send + Sync + 'static,
     ) -> Result<Fake> {
-        Self::start_at("127.0.0.1", Some(server), habit).await
+        Self::open(Some(server), habit).await
     }
 
-    /// One at another address of this machine.
-    pub async fn start_at(
-        host: &str,
+    async fn open(
         server: Option<&Server>,
         habit: impl Fn(&ClientAct) -> Vec<ServerAct> + Send + Sync + 'static,
     ) -> Result<Fake> {
-        let listener = TcpListener::bind((host, 0)).await?;
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let behind = server.map(|server| server.address().parse()).transpose()?;
         let connections = Arc::new(AtomicUsize::new(0));

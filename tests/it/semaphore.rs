@@ -1,4 +1,5 @@
-//! On embedded servers and in simulated time.
+//! Semaphores: permits that are shared, waited for and partly released, with the server's limit. On
+//! embedded servers and in simulated time.
 
 use rwlease::embedded::EmbeddedCluster;
 use rwlease::{ErrorKind, LeaseState, ReleaseOutcome, RenewalPolicy, Semaphore, SemaphorePermit};
