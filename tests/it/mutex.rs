@@ -59,10 +59,3 @@ async fn mutex_lock_by_a_reentrant_owner_is_granted_again_without_a_call() {
     assert!(mutex.try_lock().await.unwrap().is_none());
     assert!(outer.release().await.unwrap().was_held());
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn mutex_of_an_invalid_name_is_invalid_input() {
-    let (_server, one, _other) = two_clients().await;
-    assert_eq!(one.mutex("").unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(one.mutex("x".repeat(513)).unwrap_err().kind(), ErrorKind::InvalidInput);
-}

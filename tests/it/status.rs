@@ -179,19 +179,6 @@ async fn is_locked_ignores_expired_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_of_a_foreign_key_returns_foreign() {
-    let (server, locks) = single().await;
-    server.run_words::<String>("SET rwlease:text 1").await.unwrap();
-    server.run_words::<u64>("HSET rwlease:hash a 1").await.unwrap();
-    for name in ["text", "hash"] {
-        let lock = locks.rwlock(name).unwrap();
-        assert_eq!(lock.status().await.unwrap_err().kind(), ErrorKind::WrongType);
-        assert_eq!(lock.is_locked().await.unwrap_err().kind(), ErrorKind::WrongType);
-        assert_eq!(lock.is_held_by("other0000000").await.unwrap_err().kind(), ErrorKind::WrongType);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn list_finds_locks_on_all_masters() {
     let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use rwlease::{Client, ErrorKind, LeaseState, LockMode, ReleaseOutcome, RenewalPolicy, Semaphore};
+use rwlease::{
+    Client, ErrorKind, LeaseState, LeaseTransfer, LockMode, ReleaseOutcome, RenewalPolicy,
+    Semaphore,
+};
 use tokio::time::timeout;
 
 use super::LONG;
@@ -217,17 +220,27 @@ pub async fn tokens_rise(one: &Client, other: &Client) {
 }
 
 pub async fn a_held_lock_is_handed_on(one: &Client, other: &Client) {
+    const NAME: &str = "{größer} handed on";
     for write in [false, true] {
-        let lock = one.rwlock("handed on").unwrap();
-        let ticket = match write {
-            true => lock.write().await.unwrap().into_transfer().await.unwrap(),
-            false => lock.read().await.unwrap().into_transfer().await.unwrap(),
+        let lock = one.rwlock(NAME).unwrap();
+        let (lease, ticket) = match write {
+            true => {
+                let guard = lock.write().await.unwrap();
+                (guard.clone(), guard.into_transfer().await.unwrap())
+            }
+            false => {
+                let guard = lock.read().await.unwrap();
+                (guard.clone(), guard.into_transfer().await.unwrap())
+            }
         };
-        let parsed = ticket.to_string().parse().unwrap();
+        assert!(!lease.is_held(), "a watcher learns that it must stop");
+        let parsed: LeaseTransfer = ticket.to_string().parse().unwrap();
+        assert_eq!((parsed.name(), parsed.mode() == LockMode::Write), (NAME, write));
         let guard = other.accept_transfer(&parsed).lease(Duration::from_secs(3)).await.unwrap();
         assert_eq!(guard.fencing_token(), ticket.fencing_token());
+        assert!(guard.id().starts_with(&other.client_id()));
         let again = one.accept_transfer(&ticket).await.unwrap_err();
-        assert_eq!((again.kind(), again.lock()), (ErrorKind::LeaseLost, Some("handed on")));
+        assert_eq!((again.kind(), again.lock()), (ErrorKind::LeaseLost, Some(NAME)));
         wait_renewed(&guard, 2).await.unwrap();
         assert!(lock.try_write().await.unwrap().is_none());
         assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);

@@ -263,12 +263,15 @@ pub async fn keys_of_others_are_left_alone(servers: &impl Servers) -> Result {
     assert_eq!(text.try_write().await.unwrap_err().kind(), ErrorKind::WrongType);
     let error = text.read().await.unwrap_err();
     assert_eq!((error.kind(), error.lock()), (ErrorKind::WrongType, Some("text")));
+    assert_eq!(text.is_locked().await.unwrap_err().kind(), ErrorKind::WrongType);
+    assert_eq!(text.is_held_by("other0000000").await.unwrap_err().kind(), ErrorKind::WrongType);
     assert_eq!(servers.say(master, &["GET", &key]).await?, ["mine"]);
 
     let (hash, master) = lock_in(&locks, servers, "hash").await?;
     let key = format!("{PREFIX}hash");
     servers.say(master, &["HSET", &key, "read", "1"]).await?;
     assert_eq!(hash.write().await.unwrap_err().kind(), ErrorKind::WrongType);
+    assert_eq!(hash.status().await.unwrap_err().kind(), ErrorKind::WrongType);
     assert_eq!(servers.say(master, &["HGETALL", &key]).await?, ["read", "1"]);
 
     let (lock, permits) = (locks.rwlock("one name")?, locks.semaphore("one name", 3)?);

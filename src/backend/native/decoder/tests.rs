@@ -151,17 +151,3 @@ fn a_reply_without_end_is_left() {
     });
     assert_eq!(full, Some(63));
 }
-
-#[test]
-fn decoder_given_random_bytes_does_not_panic_or_depend_on_chunks() {
-    let mut random = fastrand::Rng::with_seed(1);
-    for _ in 0..20_000 {
-        let length = random.usize(1..60);
-        let bytes: Vec<u8> = (0..length)
-            .map(|_| random.choice(*b"+-:$*%~|>_#=!,(\r\n\r\n\r\n0123a").unwrap())
-            .collect();
-        let whole = frames_in_parts(&bytes, length);
-        let parts = frames_in_parts(&bytes, 3);
-        assert_eq!(whole.is_ok(), parts.is_ok(), "{bytes:?}");
-    }
-}
