@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use conformance::LONG;
 use testkit::{
-    Backend, Error, PollLimit, Result, SentinelConfigForTest, SentinelDeployment, Server,
-    ServerSettings, wait_for_waiters, wait_renewed,
+    Backend, Error, PollLimit, Result, SentinelDeployment, Server, ServerSettings,
+    wait_for_waiters, wait_renewed,
 };
 
 /// Longer than a failover after a death, which may take several elections.
@@ -171,30 +171,6 @@ fn rights() -> Result<String> {
     let block = block.ok_or_else(|| testkit::Error::new("no rights at sentinels there"))?;
     let words: Vec<&str> = block.split_whitespace().skip(1).collect();
     Ok(words.join(" "))
-}
-
-/// One of each, with the same name for their masters. (All sentinels of the two would merge within
-/// seconds if one of them had the address of another's.)
-#[tokio::test(flavor = "multi_thread")]
-async fn connect_by_sentinels_of_two_deployments_is_invalid_and_names_both() -> Result {
-    let watch =
-        || SentinelConfigForTest { sentinels: 1, replicas: 0, ..SentinelConfigForTest::default() };
-    let (one, other) = (
-        SentinelDeployment::start_with(watch()).await?,
-        SentinelDeployment::start_with(watch()).await?,
-    );
-    for pair in [[&one, &other], [&other, &one]] {
-        let urls = pair.map(SentinelDeployment::url);
-        for _ in 0..10 {
-            let outcome = backend().connect(Client::builder(), &urls).await;
-            let error = outcome.err().ok_or_else(|| Error::new("it connected"))?;
-            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
-            for deployment in pair {
-                assert!(error.to_string().contains(&deployment.sentinel(0).address()), "{error}");
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The sentinels name a node of a cluster.

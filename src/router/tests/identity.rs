@@ -235,3 +235,15 @@ async fn a_server_that_starts_is_sent_nothing_before_it_tells_what_it_is() {
     bench.call_within("k", 2).await.unwrap_err();
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);
 }
+
+/// Whichever node a new client queries first.
+#[tokio::test(start_paused = true)]
+async fn connect_at_a_node_with_an_old_map_follows_the_takeover() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.report(&["b", "c"], &TAKEN_OVER, 2);
+    for seed in ["a", "b", "c"] {
+        let newcomer = connect(&bench.fakes, &[seed]).await.unwrap();
+        let master = newcomer.topology.master_of(Slot::of("k")).unwrap();
+        assert_eq!(&*master.host, "c", "by {seed}");
+    }
+}

@@ -1,9 +1,7 @@
 //! Locks on real clusters whose slots move, and beside servers that are not of the cluster: the
 //! caller's results, and the state afterwards. `testing/chaos` has the load and the dying masters.
 
-mod bus;
 mod deployments;
-mod identity;
 mod moves;
 mod raw;
 

@@ -1,6 +1,6 @@
 //! Slot moves, in steps.
 
-use rwlease::{Client, LeaseState, ReleaseOutcome};
+use rwlease::{Client, ReleaseOutcome};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -16,45 +16,6 @@ enum Stage {
 }
 
 const STAGES: [Stage; 3] = [Stage::Begun, Stage::KeyMoved, Stage::Finished];
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_held_lock_moves_with_its_slot() -> Result {
-    let cluster = Cluster::start().await?;
-    for stage in STAGES {
-        // New clients for each stage: the redirects of the last stage may still cause a fetch
-        // of the slot map.
-        let (locks, other) = (client(&cluster).await?, client(&cluster).await?);
-        let name = format!("held:{stage:?}");
-        let lock = locks.rwlock(&name)?;
-        let held = lock.write().await?;
-        raw::reset_errors(&cluster).await?;
-        let step = to_stage(&cluster, &name, stage).await?;
-
-        // The other client learns from this call alone where the lock is.
-        let others = other.rwlock(&name)?;
-        assert!(others.try_read().await?.is_none(), "{stage:?}");
-        held.renew().await?;
-        assert_eq!(held.state(), LeaseState::Held);
-        let token = held.fencing_token().get();
-        assert_eq!(held.release().await?, ReleaseOutcome::Released, "{stage:?}");
-        let next = others.try_write().await?.ok_or_else(|| refused(stage))?;
-        assert!(next.fencing_token().get() > token, "{stage:?}");
-        match stage {
-            Stage::Begun => {}
-            Stage::KeyMoved => {
-                assert!(raw::errors(&cluster, "ASK").await? >= 4);
-                assert!(raw::errors(&cluster, "NOSCRIPT").await? >= 4, "at the target, by ASKING");
-            }
-            Stage::Finished => assert!(raw::errors(&cluster, "MOVED").await? >= 2),
-        }
-
-        finish(&cluster, step, stage).await?;
-        next.renew().await?;
-        assert!(lock.try_read().await?.is_none(), "{stage:?}");
-        assert_eq!(next.release().await?, ReleaseOutcome::Released, "{stage:?}");
-    }
-    Ok(())
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_keeps_its_order_over_a_move() -> Result {
@@ -161,8 +122,4 @@ async fn queued(cluster: &Cluster, name: &str, waiters: usize) -> Result {
     let wait_limit = PollLimit::new(format!("{waiters} waiters"));
     let is_queued = || async { Ok(raw::state(cluster, name).await?.waiters.len() == waiters) };
     wait_limit.until(is_queued).await
-}
-
-fn refused(stage: Stage) -> Error {
-    Error::new(format!("refused in {stage:?}"))
 }

@@ -30,22 +30,3 @@ pub async fn vacant(cluster: &Cluster, name: &str) -> Result {
         wait_limit.pause(format!("{:?}", hash.fields)).await?;
     }
 }
-
-/// The number of errors of this kind that the nodes have returned since the last reset.
-pub async fn errors(cluster: &Cluster, code: &str) -> Result<u64> {
-    let mut total = 0;
-    for number in cluster.running() {
-        let stats = cluster.node(number).info("errorstats").await?;
-        let count = stats.get(&format!("errorstat_{code}"));
-        total +=
-            count.and_then(|count| count.strip_prefix("count=")?.parse::<u64>().ok()).unwrap_or(0);
-    }
-    Ok(total)
-}
-
-pub async fn reset_errors(cluster: &Cluster) -> Result {
-    for number in cluster.running() {
-        cluster.node(number).reset_stats().await?;
-    }
-    Ok(())
-}
