@@ -15,7 +15,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Cluster, Result, Server};
 
@@ -26,6 +26,8 @@ pub enum ProxyFlow {
     Open,
     /// Each piece is delayed by this much.
     Slow(Duration),
+    /// Requests of scripts pass at this interval, over all connections.
+    Paced(Duration),
     /// Held back until the flow changes.
     Paused,
     /// Dropped. The end of a connection is not passed on either, so that it is half-open.
@@ -57,6 +59,8 @@ struct ProxyState {
     /// Goes to the client in front of the next reply.
     stray: Mutex<Vec<u8>>,
     accepted: AtomicU64,
+    /// When the next script of a paced flow may pass.
+    next_script: Mutex<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,6 +95,7 @@ impl Proxy {
             trap: Mutex::new(None),
             stray: Mutex::default(),
             accepted: AtomicU64::new(0),
+            next_script: Mutex::new(Instant::now()),
         });
         let acceptor = tokio::spawn(accept(listener, shared.clone()));
         Ok(Proxy { port, shared, acceptor })
@@ -232,6 +237,33 @@ impl ProxyState {
     }
 }
 
+impl ProxyState {
+    /// Writes the bytes, and waits before each script for its turn. Capacity that is unused for a
+    /// moment can still be used.
+    async fn write_paced(
+        &self,
+        mut bytes: &[u8],
+        pace: Duration,
+        to: &mut OwnedWriteHalf,
+    ) -> std::io::Result<()> {
+        const SCRIPT: &[u8] = b"EVALSHA";
+        const CREDIT: Duration = Duration::from_millis(50);
+        while let Some(at) = bytes.windows(SCRIPT.len()).position(|word| word == SCRIPT) {
+            to.write_all(&bytes[..at]).await?;
+            let turn = {
+                let mut next = locked(&self.next_script);
+                let turn = (*next).max(Instant::now() - CREDIT);
+                *next = turn + pace;
+                turn
+            };
+            sleep_until(turn).await;
+            to.write_all(SCRIPT).await?;
+            bytes = &bytes[at + SCRIPT.len()..];
+        }
+        to.write_all(bytes).await
+    }
+}
+
 async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
     while let Ok((client, _)) = listener.accept().await {
         shared.accepted.fetch_add(1, Ordering::Relaxed);
@@ -288,7 +320,13 @@ async fn forward(
                 Direction::Replies => std::mem::take(&mut *locked(&shared.stray)),
             };
             bytes.extend_from_slice(&piece[..length]);
-            to.write_all(&bytes).await?;
+            let flow = rules.borrow().requests;
+            match (direction, flow) {
+                (Direction::Requests, ProxyFlow::Paced(pace)) => {
+                    shared.write_paced(&bytes, pace, &mut to).await?;
+                }
+                _ => to.write_all(&bytes).await?,
+            }
         }
     }
 }
@@ -303,7 +341,7 @@ async fn pass(rules: &mut watch::Receiver<Rules>, direction: Direction, is_end: 
     let is_decided = |rules: &Rules| match flow(rules) {
         ProxyFlow::Paused => false,
         ProxyFlow::Dropped => !is_end,
-        ProxyFlow::Open | ProxyFlow::Slow(_) => true,
+        ProxyFlow::Open | ProxyFlow::Slow(_) | ProxyFlow::Paced(_) => true,
     };
     let decided = match rules.wait_for(is_decided).await {
         Ok(rules) => flow(&rules),

@@ -3,16 +3,12 @@
 //! Proxies fix the capacity of the cluster, and an open loop begins pairs of an acquire and a
 //! release at a fixed rate, whether or not earlier ones have ended.
 
-mod paced_proxy;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease::Client;
-use testkit::{Cluster, ClusterConfig, PollLimit, Result};
+use testkit::{Cluster, ClusterConfig, PollLimit, Proxies, ProxyFlow, Result};
 use tokio::time::{Instant, sleep};
-
-use paced_proxy::PacedProxies;
 
 const NAME: &str = "overload:";
 
@@ -59,7 +55,7 @@ struct StageResult {
 
 struct Overload {
     cluster: Cluster,
-    proxies: PacedProxies,
+    proxies: Proxies,
     client: Client,
     /// Pairs per second.
     capacity: f64,
@@ -70,8 +66,9 @@ struct Overload {
 impl Overload {
     async fn start(scripts_a_second: u32) -> Result<Overload> {
         let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
-        let prefix = format!("rwlease:{NAME}");
-        let proxies = PacedProxies::start(&cluster, scripts_a_second, &prefix).await?;
+        let proxies = Proxies::start(&cluster).await?;
+        let pace = Duration::from_secs(1) / scripts_a_second;
+        (0..3).for_each(|number| proxies.at(number).requests(ProxyFlow::Paced(pace)));
         let settings = Client::builder().address_translator(proxies.translation());
         let client = settings.urls(proxies.urls()).connect().await?;
         for number in 0..30 {
@@ -102,6 +99,11 @@ impl Overload {
         Ok(StageResult { stage, requested, released, outcomes, client_kb, server_kb })
     }
 
+    /// The number of connections so far.
+    fn connections(&self) -> u64 {
+        (0..3).map(|number| self.proxies.at(number).accepted_count()).sum()
+    }
+
     async fn memory_of_servers(&self) -> Result<u64> {
         let mut bytes = 0;
         for node in self.cluster.nodes() {
@@ -116,7 +118,7 @@ impl Overload {
             let outcomes = result.outcomes.lock().unwrap();
             outcomes.failed.iter().map(|(_, number)| *number).collect::<Vec<_>>()
         });
-        for number in failed.filter(|number| self.proxies.has_arrived(*number)) {
+        for number in failed {
             let lock = self.client.rwlock(format!("{NAME}{number}"))?;
             let wait_limit = PollLimit::new(format!("the lock of pair {number} to be free"));
             wait_limit.until(|| async { Ok(!lock.is_locked().await?) }).await?;
@@ -188,16 +190,14 @@ impl StageResult {
         Some(first as f64 * BUCKET.as_secs_f64())
     }
 
-    fn print(&self, proxies: &PacedProxies, normal_ms: f64) {
+    fn print(&self, normal_ms: f64) {
         let outcomes = self.outcomes.lock().unwrap();
         let failed = outcomes.failed.len();
-        let in_doubt = outcomes.failed.iter().filter(|(_, n)| proxies.has_arrived(*n)).count();
         drop(outcomes);
         let seconds = self.stage.time.as_secs_f64();
         println!(
             "load {} for {seconds} s: {:.0} pairs/s requested, {:.0} pairs/s released, p50 {:.1} ms, \
-             p99 {:.1} ms, {failed} failed, {in_doubt} of them in doubt, client {} KB, servers {} \
-             KB, normal after {:?} s",
+             p99 {:.1} ms, {failed} failed, client {} KB, servers {} KB, normal after {:?} s",
             self.stage.load,
             self.requested as f64 / seconds,
             self.released as f64 / seconds,
@@ -212,7 +212,7 @@ impl StageResult {
 
 async fn run(scripts_a_second: u32, stages: impl IntoIterator<Item = (f64, u64)>) -> Result {
     let mut overload = Overload::start(scripts_a_second).await?;
-    let connections = overload.proxies.connections();
+    let connections = overload.connections();
     let mut results: Vec<StageResult> = Vec::new();
     for (load, seconds) in stages {
         let stage = Stage { load, time: Duration::from_secs(seconds) };
@@ -221,9 +221,9 @@ async fn run(scripts_a_second: u32, stages: impl IntoIterator<Item = (f64, u64)>
     overload.wait_until_recovered(&results).await?;
     let normal_ms = results[0].latency(0.5);
     for result in &results {
-        result.print(&overload.proxies, normal_ms);
+        result.print(normal_ms);
     }
-    let opened = overload.proxies.connections() - connections;
+    let opened = overload.connections() - connections;
     println!(
         "{opened} connections opened, servers {} KB at the end",
         overload.memory_of_servers().await?
