@@ -106,45 +106,6 @@ fn must_be_unconfirmed<T: Debug>(outcome: Result<T, Error>) {
     assert!(error.to_string().contains("0 of the 1 requested replicas"), "{error}");
 }
 
-/// A replica receives two commands for a pair, without a transaction around them. (Redis 6.2 wraps
-/// all that a script writes in a transaction.)
-#[tokio::test(flavor = "multi_thread")]
-async fn acquire_and_release_send_few_bytes_to_a_replica() {
-    const PAIRS: u64 = 100;
-    let stage = Stage::new().await;
-    let wraps = stage.master.version().major < 7;
-    let most = if wraps { 300 } else { 200 };
-    let sent = async || -> u64 {
-        let info = stage.master.info("replication").await.unwrap();
-        info["master_repl_offset"].parse().unwrap()
-    };
-    let lock = stage.locks.rwlock("a").unwrap();
-    let pair = async |reads: bool| match reads {
-        true => lock.read().await.unwrap().release().await.unwrap(),
-        false => lock.write().await.unwrap().release().await.unwrap(),
-    };
-    for _ in 0..2 {
-        // The first pair sets the key's life, and the second one extends it, for ten seconds.
-        let _ = pair(false).await;
-    }
-    stage.in_step().await;
-    stage.replica.reset_stats().await.unwrap();
-    for reads in [false, true] {
-        let before = sent().await;
-        for _ in 0..PAIRS {
-            let _ = pair(reads).await;
-        }
-        let each = (sent().await - before) / PAIRS;
-        assert!(each <= most, "{each} bytes, reads: {reads}");
-    }
-    stage.in_step().await;
-    let transactions = stage.replica.calls("multi").await.unwrap();
-    // Every ten seconds a second command extends the key's life.
-    assert!(if wraps { transactions >= 4 * PAIRS } else { transactions <= 4 }, "{transactions}");
-    let written = stage.replica.calls("hset").await.unwrap();
-    assert_eq!(written, 4 * PAIRS, "one to take it, one to release it");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_fenced_set_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
@@ -228,30 +189,6 @@ async fn renew_without_a_change_is_not_confirmed_by_a_stopped_replica() {
         confirmed(async || lease.renew().await).await;
         assert_eq!(lease.state(), LeaseState::Held);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn automatic_renewal_without_a_change_is_not_confirmed_by_a_stopped_replica() {
-    let stage = Stage::new().await;
-    let lock = stage.locks.rwlock("a").unwrap();
-    let lease = Duration::from_secs(12);
-    // The first renewal, at a third of the lease, requests the end of the hold.
-    let request = || lock.write().lease(lease).max_hold(lease + lease / 4);
-    let guard = confirmed(async || request().min_replicas(1).await).await;
-    guard.renew().await.unwrap(); // the server knows the script from here on
-    stage.freeze();
-    let first = stage.record().await;
-    stage.proxy.requests(ProxyFlow::Slow(SLOW));
-    eventually("it is renewed at the master", async || stage.record().await != first).await;
-    eventually("it has failed", async || guard.state() == LeaseState::Uncertain).await;
-    // The next renewal comes after a pause.
-    stage.proxy.requests(ProxyFlow::Open);
-    stage.proxy.cut();
-    eventually("it is lost", async || {
-        assert_ne!(guard.state(), LeaseState::Held, "no replica has confirmed it since");
-        guard.state() == LeaseState::Lost
-    })
-    .await;
 }
 
 const LEASE: Duration = Duration::from_secs(3);
