@@ -3,7 +3,8 @@
 
 use redis::cmd;
 
-use super::fixture::{Lab, start};
+use super::fixture::{Expect, HERE, Lab, start};
+use super::request::Request;
 use super::state_line_shapes::{follow, make, status};
 
 /// A shape, a call, its answer, and the commands that it runs (`HGET` twice: `hget 2`).
@@ -96,6 +97,30 @@ fn script_calls_run_exactly_the_listed_commands() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The queue is a linked list: a hand-off touches the entries at its head, and publishes one
+/// message.
+#[test]
+fn release_with_many_waiters_runs_the_commands_of_one_with_two() {
+    let server = start("");
+    let costs = [2, 100].map(|waiters| {
+        let mut lab = Lab::on(&server);
+        let _cat = lab.has_push().then(|| lab.listen_as("cat"));
+        lab.write("ann1").granted();
+        for number in 0..waiters {
+            let request = Request::write(&format!("cat{number}"));
+            lab.request(&request.waiting().subscribed(HERE)).queued();
+        }
+        lab.checked = false; // the check would count as well
+        lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
+        assert_eq!(status(&lab.release("ann1")), "released");
+        let costs = commands(&mut lab);
+        assert_eq!(costs.contains("spublish"), lab.has_push(), "{costs}");
+        assert!(!costs.contains("spublish "), "{costs}");
+        costs
+    });
+    assert_eq!(costs[0], costs[1]);
 }
 
 /// A full memory refuses the write of a release; then an `HDEL` lets the same write pass.
