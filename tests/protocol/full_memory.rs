@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fixture::{Answer, Expect, HERE, Lab, id, start};
+use super::fixture::{Answer, Expect, Lab, id, start};
 use super::request::Request;
 use super::state_line_shapes::{all, make, restart, status};
 use testkit::Server;
@@ -83,32 +83,6 @@ fn renew_that_repeats_a_lost_downgrade_goes_on() {
     lab.set_full(true);
     assert_eq!(lab.renew_as("ann1", 100_000, "r", ann.token).status(), "renewed");
     assert_eq!(lab.state().reads().len(), 2);
-}
-
-#[test]
-fn a_waiting_upgrader_polls_on_and_is_granted() {
-    let server = server();
-    let mut lab = Lab::on(&server);
-    let ann = lab.read("ann1").granted();
-    lab.run("read bob1, wait_upgrade ann1, pass 1000");
-    lab.set_full(true);
-    lab.wait_upgrade("ann1", ann.token).queued();
-    lab.release("bob1").status();
-    lab.wait_upgrade("ann1", ann.token).granted();
-}
-
-#[test]
-fn the_last_of_many_readers_goes() {
-    let server = server();
-    let mut lab = Lab::on(&server);
-    for reader in 0..20 {
-        lab.read(&format!("x{reader}")).granted();
-    }
-    lab.set_full(true);
-    for reader in 0..20 {
-        assert_eq!(lab.renew(&format!("x{reader}"), 30_000).status(), "renewed");
-        assert_eq!(lab.send("release", &[HERE, &id(&format!("x{reader}"))]).status(), "released");
-    }
 }
 
 #[test]

@@ -5,36 +5,6 @@ use super::request::Request;
 use super::state_line_shapes::{follow, make, status};
 
 #[test]
-fn a_writer_holds_alone() {
-    let mut lab = Lab::new();
-    let ann = lab.write("ann1").granted();
-    assert_eq!(ann.deadline, lab.now() + 10_000);
-    for _ in 0..2 {
-        let refused = lab.unchanged(|lab| lab.write("bob1")).unwrap();
-        assert_eq!((refused.status.as_str(), refused.number(0)), ("busy", ann.deadline));
-        let refused = lab.unchanged(|lab| lab.read("bob1")).unwrap();
-        assert_eq!((refused.status.as_str(), refused.number(0)), ("busy", ann.deadline));
-    }
-    assert_eq!(lab.release("ann1").status(), "released");
-    lab.write("bob1").granted();
-}
-
-#[test]
-fn readers_hold_together_and_no_writer_with_them() {
-    let mut lab = Lab::new();
-    let ann = lab.read("ann1").granted();
-    lab.pass(5);
-    let bob = lab.read("bob1").granted();
-    assert!(bob.token > ann.token);
-    let refused = lab.unchanged(|lab| lab.write("cat1")).unwrap();
-    assert_eq!((refused.status.as_str(), refused.number(0)), ("busy", ann.deadline));
-    assert_eq!(lab.release("bob1").status(), "released");
-    assert_eq!(lab.write("cat1").status(), "busy", "ann still reads");
-    assert_eq!(lab.release("ann1").status(), "released");
-    lab.write("cat1").granted();
-}
-
-#[test]
 fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     for others in [0, 1, 8, 20] {
         let mut lab = Lab::new();
@@ -136,23 +106,6 @@ fn a_release_says_what_it_ended() {
     lab.wait_write("bob1").queued();
     assert_eq!(lab.release("bob1").status(), "left_queue");
     assert_eq!(lab.unchanged(|lab| lab.release("bob1")).status(), "not_found");
-}
-
-#[test]
-fn a_release_from_the_middle_of_many_readers() {
-    let mut lab = Lab::new();
-    let names: Vec<String> = (0..40).map(|number| format!("x{number}")).collect();
-    for name in &names {
-        lab.read(name).granted();
-    }
-    let mut order = names.clone();
-    fastrand::Rng::with_seed(7).shuffle(&mut order);
-    for (gone, name) in order.iter().enumerate() {
-        assert_eq!(lab.state().reads().len(), names.len() - gone);
-        assert_eq!(lab.write("ann1").status(), "busy");
-        assert_eq!(lab.release(name).status(), "released");
-    }
-    lab.write("ann1").granted();
 }
 
 #[test]
@@ -358,17 +311,6 @@ fn the_dead_cost_the_living_readers_little() {
         reader += 1;
         assert!(reader < 200);
     }
-}
-
-#[test]
-fn a_dead_reader_comes_again() {
-    let mut lab = Lab::new();
-    let first = lab.request(&Request::read("ann1").lease(100)).granted();
-    lab.read("bob1").granted();
-    lab.pass(100);
-    let again = lab.read("ann1").granted();
-    assert!(again.token > first.token);
-    assert_eq!(lab.state().number("readers"), 2);
 }
 
 #[test]
