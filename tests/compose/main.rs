@@ -3,8 +3,8 @@
 //!
 //! All tests of a network share one cluster, so they run one after the other, and the containers
 //! are removed at the end: therefore this program has its own runner. Words on the command line
-//! choose tests, and `--skip` leaves some out. If no container engine answers, the tests are
-//! skipped, unless `RWLEASE_COMPOSE=must` requires one; `RWLEASE_COMPOSE=no` always skips them.
+//! choose tests. If no container engine answers, the tests are skipped, unless
+//! `RWLEASE_COMPOSE=must` requires one; `RWLEASE_COMPOSE=no` always skips them.
 
 // A runner prints. The ban on direct clocks is for the library.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
@@ -286,10 +286,8 @@ fn main() -> ExitCode {
         }
     }
     let runtime = Runtime::new().unwrap();
-    let shared = [LOCKS, MIGRATION, MOVES, ENGINE].concat();
-    let choice = Choice::of(std::env::args().skip(1));
-    let shared = choice.among(&shared);
-    let apart = choice.among(&PARTITION);
+    let shared = chosen(&[LOCKS, MIGRATION, MOVES, ENGINE].concat());
+    let apart = chosen(&PARTITION);
     if shared.is_empty() && apart.is_empty() {
         println!("no test is called that");
         return if rule == "must" { ExitCode::FAILURE } else { ExitCode::SUCCESS };
@@ -301,44 +299,12 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The command line, which is written for the standard runner.
-#[derive(Default)]
-struct Choice {
-    words: Vec<String>,
-    skipped: Vec<String>,
-    is_exact: bool,
-}
-
-impl Choice {
-    /// The options of that runner that have a value.
-    const VALUED: [&str; 6] =
-        ["--test-threads", "--format", "--color", "--logfile", "--shuffle-seed", "-Z"];
-
-    fn of(mut words: impl Iterator<Item = String>) -> Choice {
-        let mut choice = Choice::default();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--exact" => choice.is_exact = true,
-                "--skip" => choice.skipped.extend(words.next()),
-                valued if Self::VALUED.contains(&valued) => drop(words.next()),
-                option if option.starts_with('-') => {
-                    choice.skipped.extend(option.strip_prefix("--skip=").map(Into::into))
-                }
-                _ => choice.words.push(word),
-            }
-        }
-        choice
-    }
-
-    fn among(&self, tests: &[Test]) -> Vec<Test> {
-        let chosen = |(name, _): &&Test| {
-            let fits = |word: &String| {
-                if self.is_exact { name == word } else { name.contains(word.as_str()) }
-            };
-            (self.words.is_empty() || self.words.iter().any(fits)) && !self.skipped.iter().any(fits)
-        };
-        tests.iter().filter(chosen).copied().collect()
-    }
+/// The tests whose names contain a word of the command line, or all.
+fn chosen(tests: &[Test]) -> Vec<Test> {
+    let words: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
+    tests.iter().filter(|(name, _)| is_chosen(name)).copied().collect()
 }
 
 /// Runs the tests on their own cluster, and returns how many failed.
