@@ -9,7 +9,6 @@
 
 mod contenders;
 mod fan_in;
-mod fast_paths;
 mod goals;
 mod limit;
 mod report;
@@ -41,9 +40,7 @@ async fn main() -> Result<ExitCode> {
     let mut report = Report::begin(&target, &options);
     scenarios::run(&target, &options, &mut report).await?;
     fan_in::run(&target, &options, &mut report).await?;
-    let shares = fast_paths::run(&target, &options).await?;
-    let mut goals = goals::judge(&report.scenarios);
-    fast_paths::judge(&shares, &mut goals);
+    let goals = goals::judge(&report.scenarios);
     print!("{report}## goals\n\n{goals}");
     Ok(goals.exit_code())
 }

@@ -9,8 +9,8 @@ use crate::report::{Report, Row, Scenario};
 use testkit::Result;
 
 const CONCURRENCY: [usize; 4] = [1, 16, 64, 512];
-pub const CROWD: usize = 64;
-pub const WRITERS: usize = 16;
+const CROWD: usize = 64;
+const WRITERS: usize = 16;
 const MANY: usize = 10_000;
 
 pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) -> Result {
