@@ -5,6 +5,22 @@ use super::request::Request;
 use super::state_line_shapes::{follow, make, status};
 
 #[test]
+fn refused_tries_return_the_first_deadline_of_the_holders() {
+    for holders in ["write ann1, pass 5", "read ann1, pass 5", "read ann1, pass 5, read bob1"] {
+        for slow_path in [false, true] {
+            let mut lab = Lab::after(holders);
+            lab.slow_path = slow_path;
+            let deadline = lab.now() + 9_995;
+            let is_written = holders.starts_with("write");
+            for call in ["write cat1", if is_written { "read cat1" } else { "write dan1" }] {
+                let refused = lab.unchanged(|lab| make(lab, call)).unwrap();
+                assert_eq!((refused.status.as_str(), refused.number(0)), ("busy", deadline));
+            }
+        }
+    }
+}
+
+#[test]
 fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
     for others in [0, 1, 8, 20] {
         let mut lab = Lab::new();
