@@ -67,11 +67,12 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 ///
 /// # Renewal
 ///
-/// While the request waits for one lock, the client renews the locks that the request already
-/// holds, even if [`renewal`](MultiLock::renewal) disables renewals. It does not report losses of
-/// these locks. Limits of renewals and of the hold count from when the guard is returned. If the
-/// request had to wait, and the client does not renew the leases after that, all leases are renewed
-/// once more before the guard is returned: one round trip.
+/// While the request waits for one lock or for a server, the client renews the locks that the
+/// request already holds, even if [`renewal`](MultiLock::renewal) disables renewals. It does not
+/// report losses of these locks: the request acquires them again. Limits of renewals and of the
+/// hold count from when the guard is returned. If the request had to wait, and the client does not
+/// renew the leases after that, all leases are renewed once more before the guard is returned: one
+/// round trip.
 ///
 /// # Errors
 ///
@@ -124,7 +125,8 @@ impl MultiLock {
 
     options!();
 
-    /// Acquires all locks, or returns `None` if another client blocks one of them.
+    /// Acquires all locks, or returns `None` if another client blocks one of them, or if a lease is
+    /// lost before the last lock is granted.
     ///
     /// A lock that another client only has [cached](crate::RwLock::cached) does not count as busy:
     /// the request waits for its recall for up to
@@ -146,7 +148,8 @@ impl MultiLock {
         self.wait.check_try()?;
         let until = self.client.deadline(self.wait.timeout, self.options.confirmation);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
-        let tried = try_each(&client, &wanted, &options, until).await?;
+        let reserving = reserved(&options);
+        let tried = try_each(&client, &wanted, &reserving, until).await?;
         let tried = tried.into_iter().collect::<Result<Vec<_>>>()?;
         // This drops what was acquired behind the first refusal. The others are waited for in the
         // order of their keys, so that no two requests wait for each other.
@@ -158,12 +161,12 @@ impl MultiLock {
                 false => Duration::ZERO,
             };
             let policy = WaitPolicy::Try { deadline: until, cached_wait: for_cached };
-            match acquire_task::acquire(&client, lock, *mode, &options, policy).await? {
+            match acquire_task::acquire(&client, lock, *mode, &reserving, policy).await? {
                 Some(taken) => held.push(Hold(Lease::new((*client).clone(), taken))),
                 None => return Ok(None),
             }
         }
-        Ok(Some(MultiLockGuard(held)))
+        Ok(begin_use(&mut held).then_some(MultiLockGuard(held)))
     }
 
     /// Acquires all locks, runs `work` while they are held, and releases them. `work` gets the
@@ -261,6 +264,11 @@ fn in_order(mut named: Vec<RequestedLock>) -> Result<Vec<RequestedLock>> {
     Ok(named)
 }
 
+/// The options of leases that no guard has yet. [`begin_use`] hands them to the guard.
+fn reserved(options: &LeaseOptions) -> LeaseOptions {
+    LeaseOptions { reserved: true, ..options.clone() }
+}
+
 /// Tries all locks at the same time. Fails at once with an error that no other try can mend: all
 /// but `Unavailable`.
 async fn try_each(
@@ -287,7 +295,7 @@ async fn take_in_turn(
     wait: &WaitOptions,
 ) -> Result<Vec<Hold>> {
     let clock = &client.clock;
-    let reserving = LeaseOptions { reserved: true, ..options.clone() };
+    let reserving = reserved(options);
     let mut waited = false;
     let ends = wait.timeout.map(|timeout| clock.now().saturating_add(timeout));
     let mut held: Vec<Hold> = Vec::new();
@@ -317,7 +325,11 @@ async fn take_in_turn(
         }
         keep_until_lost(&mut held);
         if held.len() == wanted.len() {
-            if begin_use(&mut held, options, waited).await {
+            if waited && options.renewal != RenewalPolicy::Automatic {
+                // They may have been held for a while, and the client does not renew them later.
+                renew_each(&held, ends).await?;
+            }
+            if begin_use(&mut held) {
                 return Ok(held);
             }
             continue;
@@ -349,13 +361,8 @@ async fn take_in_turn(
 }
 
 /// Hands the reserved leases to their guard. Returns false if a lock was lost before that. The
-/// locks before the lost one stay reserved. Leases that the client does not renew are renewed
-/// first, because they may have been held for a while.
-async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -> bool {
-    if waited && options.renewal != RenewalPolicy::Automatic {
-        // A lease that cannot be renewed now is still held, or is waited for again.
-        join_all(held.iter().map(|hold| hold.0.renew())).await;
-    }
+/// locks before the lost one stay reserved.
+fn begin_use(held: &mut Vec<Hold>) -> bool {
     let count = held.len();
     keep_until_lost(held);
     if held.len() < count {
@@ -367,6 +374,24 @@ async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -
     true
 }
 
+/// Renews the leases. A lease that cannot be renewed now is still held, or is waited for again.
+/// Fails if a server does not reply before the time is up.
+async fn renew_each(held: &[Hold], ends: Option<LocalInstant>) -> Result<()> {
+    let renewals = held.iter().map(async |Hold(lease)| {
+        let over = async {
+            match ends {
+                Some(ends) => lease.client.clock.sleep_until(ends).await,
+                None => std::future::pending().await,
+            }
+        };
+        match select(pin!(lease.renew()), pin!(over)).await {
+            Either::Left(_) => Ok(()),
+            Either::Right(_) => Err(out_of_time(&lease.acquisition.lock)),
+        }
+    });
+    try_join_all(renewals).await.map(drop)
+}
+
 /// Tries until it has all locks, and holds no lock between tries.
 async fn take_at_once(
     client: &Arc<ClientInner>,
@@ -375,22 +400,26 @@ async fn take_at_once(
     wait: &WaitOptions,
 ) -> Result<Vec<Hold>> {
     let retry = wait.retry.clone().unwrap_or_default();
+    let reserving = reserved(options);
     let mut tries = retry.begin(client.clock.now(), wait.timeout);
     loop {
         let began = client.clock.now();
         let until = tries.answer_by(client.call_deadline(options.confirmation));
-        let tried = try_each(client, wanted, options, until).await?;
+        let tried = try_each(client, wanted, &reserving, until).await?;
         if let Some(silent) = tried.iter().position(Result::is_err)
             && tries.was_cut_short(began, client.clock.now())
         {
             return Err(wanted[silent].0.add_context(tries.out_of_time()));
         }
         let tried = tried.into_iter().collect::<Result<Vec<_>>>()?;
-        let busy = tried.iter().position(Option::is_none);
-        let Some(busy) = busy else { return Ok(tried.into_iter().flatten().collect()) };
-        drop(tried); // so that the request holds no lock while it pauses
+        let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
+        if held.len() == wanted.len() && begin_use(&mut held) {
+            return Ok(held);
+        }
+        let missing = &wanted[held.len()].0;
+        drop(held); // so that the request holds no lock while it pauses
         let pause = tries.pause(&*client.clock).await;
-        pause.map_err(|error| wanted[busy].0.add_context(error))?;
+        pause.map_err(|error| missing.add_context(error))?;
     }
 }
 

@@ -327,6 +327,95 @@ mod embedded {
         drop(request().cancel_when(sleep(50 * MS)).try_acquire().await.unwrap().expect("free"));
     }
 
+    /// A client that counts its lost leases.
+    async fn counting_client(engine: &EmbeddedCluster) -> (Client, Arc<AtomicUsize>) {
+        let losses = Arc::new(AtomicUsize::new(0));
+        let count = losses.clone();
+        let settings = Client::builder().on_lease_lost(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        (settings.connect_embedded(engine).await.unwrap(), losses)
+    }
+
+    /// The leases are not renewed in use, and end before the second shard answers.
+    #[tokio::test(start_paused = true)]
+    async fn multi_guard_has_no_lease_that_ended_while_a_shard_was_silent() {
+        let (engine, _locks, [a, c]) = two_masters().await;
+        for (limit, retry) in [(0, false), (1, false), (0, true), (1, true)] {
+            let (locks, losses) = counting_client(&engine).await;
+            let request = locks.multi_lock().write(&a).write(&c).lease(SECOND);
+            let request = match limit {
+                0 => request.renewal(RenewalPolicy::Manual),
+                _ => request.max_hold(SECOND),
+            };
+            engine.faults().pause(1);
+            let faults = engine.faults();
+            tokio::spawn(async move {
+                sleep(3 * SECOND).await;
+                faults.resume(1);
+            });
+            let held = match retry {
+                true => request.retry_policy(RetryPolicy::fixed(10 * MS)).await.unwrap(),
+                false => request.try_acquire().await.unwrap().expect("they are free"),
+            };
+            assert_eq!(held.state(), LeaseState::Held, "{limit}, {retry}");
+            // From now on the limits count.
+            sleep(2 * SECOND).await;
+            assert!(held.leases().all(|lease| !lease.is_held()), "{limit}, {retry}");
+            assert_eq!(losses.load(Ordering::SeqCst), 2, "those of the guard");
+            drop(held);
+            free(&locks, &[&a, &c]).await;
+        }
+    }
+
+    /// Both shards are silent in turn, so that the first lease is lost before the second grant.
+    #[tokio::test(start_paused = true)]
+    async fn multi_that_loses_a_lease_before_the_last_grant_has_no_guard() {
+        let (engine, _locks, [a, c]) = two_masters().await;
+        for retry in [false, true] {
+            let (locks, losses) = counting_client(&engine).await;
+            let request = locks.multi_lock().write(&a).write(&c).lease(SECOND);
+            engine.faults().pause(1);
+            let faults = engine.faults();
+            tokio::spawn(async move {
+                sleep(10 * MS).await;
+                faults.pause(0);
+                sleep(3 * SECOND).await;
+                faults.resume(1);
+                sleep(SECOND).await;
+                faults.resume(0);
+            });
+            let request = request.renewal(RenewalPolicy::Manual);
+            if retry {
+                let retrying = request.retry_policy(RetryPolicy::fixed(10 * MS));
+                assert!(retrying.await.unwrap().is_held(), "another try");
+            } else {
+                assert!(request.try_acquire().await.unwrap().is_none());
+                sleep(2 * SECOND).await;
+            }
+            assert_eq!(losses.load(Ordering::SeqCst), 0, "a loss of a lease that nobody had");
+            free(&locks, &[&a, &c]).await;
+        }
+    }
+
+    /// The last renewal before the guard is returned has no reply.
+    #[tokio::test(start_paused = true)]
+    async fn multi_whose_first_shard_falls_silent_ends_at_its_timeout() {
+        let (engine, locks, [a, c]) = two_masters().await;
+        let theirs = client(&engine).await.rwlock(&c).unwrap().write().await.unwrap();
+        let request = locks.multi_lock().write(&a).write(&c).renewal(RenewalPolicy::Manual);
+        let began = Instant::now();
+        let waiting = tokio::spawn(request.timeout(3 * SECOND).into_future());
+        sleep(2 * SECOND).await;
+        engine.faults().pause(0);
+        let _ = theirs.release().await.unwrap();
+        let late = timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();
+        assert_eq!((late.kind(), late.lock()), (ErrorKind::TimedOut, Some(&*a)), "{late}");
+        assert!(began.elapsed() <= 3_100 * MS, "{:?}", began.elapsed());
+        engine.faults().resume(0);
+        free(&locks, &[&a, &c]).await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn multi_try_with_a_retry_policy_or_a_timeout_of_zero_returns_invalid() {
         let (_engine, locks, [a, c]) = two_masters().await;
