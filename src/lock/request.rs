@@ -167,7 +167,9 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// Other requests fail with [`InvalidInput`](crate::ErrorKind::InvalidInput), and so does a
     /// time that exceeds [`max_hold`](Acquire::max_hold).
     ///
-    /// It costs no round trip.
+    /// It costs no round trip if the lock is free. After a wait in the queue the guard is returned
+    /// one round trip later, when the server has the lease of this duration. The time counts from
+    /// then.
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]

@@ -540,7 +540,9 @@ impl AcquireState {
     }
 
     /// Takes the lease by a pushed grant, and claims it at once. If its end is unknown or near, or
-    /// it must be confirmed, the next poll claims it instead.
+    /// it must be confirmed, the next poll claims it instead. So does a poll for a lock that must
+    /// stay taken for a shortest time: until the claim, the server keeps it for the claim window
+    /// only.
     fn claim(&self, pushed: PushedGrant, now: LocalInstant) -> AcquireTransition {
         let PushedGrant { grant, claim_deadline, margin, min_remaining, server, granted_at } =
             pushed;
@@ -551,7 +553,8 @@ impl AcquireState {
             Some(deadline)
                 if !is_old
                     && deadline.saturating_duration_since(now) > min_remaining
-                    && self.options.confirmation.is_empty() =>
+                    && self.options.confirmation.is_empty()
+                    && self.options.at_least.is_none() =>
             {
                 AcquireTransition::Granted(NewLease {
                     grant,

@@ -336,11 +336,21 @@ fn a_lease_with_a_shortest_time_requests_it_and_keeps_it_at_the_release() {
     assert!(replaced.renewed_by(RenewReply::Renewed, 9, LEASE).loss.is_some());
     let _ = replaced.on(AcquisitionEvent::Abandon);
     assert_eq!(replaced.worker_calls(), [Some(WorkerCall::Release(ReleaseRequest::ALL)), None]);
-    // A pushed grant lasts for its window, and the lease begins with its message.
+}
+
+#[test]
+fn a_pushed_lease_with_a_shortest_time_is_held_when_the_server_keeps_it_for_that_time() {
+    let least = Duration::from_secs(20);
+    let options = |options: &mut LeaseOptions| options.at_least = Some(least);
     let mut pushed = Bench::new(LockMode::Write, options, WaitPolicy::Queue { deadline: None });
     pushed.call();
-    let _ = pushed.acquired(AcquireReply::Queued { ticket: 1, ahead: 0 });
-    let now = pushed.after(500).server_now();
-    assert!(matches!(pushed.push(6, LEASE / 6), RequestStep::Granted { .. }));
-    assert_eq!(pushed.lease().keep_until, Some(now + 20_000));
+    let _ = pushed.acquired(QUEUED);
+    // The pushed grant lasts for its window. The holder could die before its claim is carried out.
+    assert!(matches!(pushed.after(500).push(6, LEASE / 6), RequestStep::CallNow));
+    let RequestStep::Send { acquire, .. } = pushed.call() else { panic!() };
+    assert_eq!(acquire.lease, least);
+    let claimed = pushed.after(100).server_now();
+    let grant = Grant::new(6, claimed + 20_000);
+    assert!(matches!(pushed.acquired(AcquireReply::Granted(grant)), RequestStep::Granted { .. }));
+    assert_eq!(pushed.lease().keep_until, Some(claimed + 20_000));
 }
