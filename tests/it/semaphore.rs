@@ -4,7 +4,7 @@
 use rwlease::embedded::EmbeddedCluster;
 use rwlease::{ErrorKind, LeaseState, ReleaseOutcome, RenewalPolicy, Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::fixture::{SECOND, client, engine};
 
@@ -145,6 +145,32 @@ async fn semaphore_set_limit_requires_the_current_limit() {
     let six = five.set_limit(5, 6).await.unwrap();
     assert_eq!(six.acquire(1).await.unwrap().num_permits(), 1);
     let _ = small.release().await.unwrap();
+}
+
+/// The connection breaks while the server has the first attempt.
+#[tokio::test(start_paused = true)]
+async fn semaphore_set_limit_outlasts_its_attempts_without_a_reply() {
+    let engine = engine();
+    let one = semaphore(&engine, 10).await;
+    drop(one.acquire(1).await.unwrap());
+    for (broken, least, most) in [(false, 2 * SECOND, 3 * SECOND), (true, 9 * SECOND, 12 * SECOND)]
+    {
+        let began = Instant::now();
+        engine.faults().pause(0);
+        let setting = tokio::spawn({
+            let one = one.clone();
+            async move { one.set_limit(10, 10).await }
+        });
+        sleep(SECOND).await;
+        if broken {
+            engine.faults().kill_connections(0);
+        }
+        sleep(SECOND).await;
+        engine.faults().resume(0);
+        assert_eq!(setting.await.unwrap().unwrap().limit(), 10);
+        let took = began.elapsed();
+        assert!((least..=most).contains(&took), "{broken}: {took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,6 +29,7 @@ pub use event::{
     TelemetryEvent, WorkerCall,
 };
 pub use held_lease::{HeldLease, Keepalive};
+pub use in_doubt::InDoubtUntil;
 pub use lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
 pub use pending_change::ChangeKind;
 pub use poll_schedule::PollConfig;

@@ -4,9 +4,12 @@ pub(crate) mod guard;
 pub(crate) mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use rwlease_core::acquisition::InDoubtUntil;
 use rwlease_core::protocol::{
-    Confirmation, LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest,
+    Confirmation, Doubt, LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest,
+    parse_reply,
 };
 use rwlease_core::slot::Slot;
 
@@ -104,6 +107,11 @@ impl Semaphore {
     /// zero; [`Unavailable`](ErrorKind::Unavailable), [`Rejected`](ErrorKind::Rejected),
     /// [`WrongType`](ErrorKind::WrongType), [`UnsupportedVersion`](ErrorKind::UnsupportedVersion).
     ///
+    /// If a connection broke during the call, an attempt of it may still be on its way. Then this
+    /// returns when the server would refuse that attempt, at most one call timeout after the call.
+    /// After an error and after a drop of the future nothing waits: until then the limit may still
+    /// change.
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the limit may or may not be changed.
@@ -151,21 +159,34 @@ impl Semaphore {
         self.lock.slot
     }
 
-    /// The limit that prevented the exchange, if one did.
+    /// The limit that prevented the exchange, if one did. Returns when the server can carry out no
+    /// attempt of it: a late one could undo a later change of the limit.
     async fn exchange(&self, set: SetLimitRequest) -> Result<Option<u32>> {
         let (client, lock) = (&self.client, &self.lock);
         let until = client.call_deadline(Confirmation::default());
+        let mut in_doubt = Doubt::None;
         while client.clock.now() < until {
-            let call = set.call(lock, until);
-            let (envelope, set) = client.query(lock, &call, SetLimitRequest::read).await?;
-            if envelope.has_more_work {
+            let outcome = client.transport.call(&set.call(lock, until), until).await;
+            let reply = parse_reply(outcome, SetLimitRequest::read);
+            let reply = reply.map_err(|error| lock.add_context(error))?;
+            in_doubt = in_doubt.max(reply.in_doubt);
+            let server_now = reply.envelope.server_now;
+            if reply.envelope.has_more_work {
                 client.grant_waiters(lock);
             }
-            match set {
-                SetLimitReply::Set => return Ok(None),
-                SetLimitReply::Mismatch(limit) => return Ok(Some(limit)),
-                SetLimitReply::TooLate => {} // the call arrived too late by another server's clock
+            let mismatch = match reply.body {
+                SetLimitReply::Set => None,
+                SetLimitReply::Mismatch(limit) => Some(limit),
+                SetLimitReply::TooLate => continue, // the call arrived too late by another server's clock
+            };
+            if let Some(attempts) = InDoubtUntil::of_ended_call(until, in_doubt) {
+                let last = attempts.latest_server_time(server_now, reply.sent_at);
+                let left = Duration::from_millis(last.saturating_sub(server_now) + 1);
+                // The server's clock may be slower.
+                let over = client.clock.now().saturating_add(left + left / 1000);
+                client.clock.sleep_until(over).await;
             }
+            return Ok(mismatch);
         }
         let message = "the server did not change the limit in time";
         Err(lock.add_context(Error::new(ErrorKind::Unavailable, message)))
