@@ -551,8 +551,9 @@ impl WriteGuard {
     /// # Errors
     ///
     /// [`LeaseLost`](ErrorKind::LeaseLost) when the lease is lost;
+    /// [`Rejected`](ErrorKind::Rejected) when the server refuses;
     /// [`Unavailable`](ErrorKind::Unavailable) when the server does not answer within the client's
-    /// call timeout. After either, the lock is released.
+    /// call timeout. After each of them, the lock is released.
     ///
     /// # Cancel safety
     ///

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use rwlease_core::acquisition::{AcquisitionEvent, ChangeKind, HeldLease, WaitPolicy};
-use rwlease_core::protocol::{Confirmation, LockMode};
+use rwlease_core::acquisition::{
+    AcquisitionError, AcquisitionEvent, ChangeKind, HeldLease, WaitPolicy,
+};
+use rwlease_core::protocol::{CallError, Confirmation, Doubt, LockMode};
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 use tokio_util::sync::CancellationToken;
@@ -323,28 +325,35 @@ impl Lease {
         self.free_of(|_| true).await
     }
 
+    /// Waits until no such change is pending. Fails if the server refuses the change from now on.
+    /// The worker repeats the change even then.
     async fn free_of(&self, concerns: impl Fn(ChangeKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
+        let began = client.clock.now();
         let until = client.call_deadline(Confirmation::default());
-        let failed = |kind, message| {
-            let error = client.failure_or(Error::new(kind, message));
-            Err(acquisition.lock.add_context(error))
+        let failed = |error: Error| Err(acquisition.lock.add_context(client.failure_or(error)));
+        let refusal = |holding: &HeldLease| {
+            let refusal = holding.change_refusal().filter(|it| it.refused_at >= began)?;
+            Some(CallError::new(refusal.reason.clone(), Doubt::None))
+        };
+        let under_way = |holding: &HeldLease| {
+            holding.pending_change().is_some_and(&concerns).then(|| refusal(holding))
         };
         loop {
             let changed = std::pin::pin!(acquisition.changed.notified());
-            let under_way = self.with(|holding| holding.pending_change().is_some_and(&concerns));
+            let pending = self.with(under_way).flatten();
             if !self.is_held() {
-                return failed(
-                    ErrorKind::LeaseLost,
-                    "the lease is lost; stop the work that it protects",
-                );
-            } else if under_way != Some(true) {
-                return Ok(());
-            } else if client.clock.now() >= until {
-                return failed(
-                    ErrorKind::Unavailable,
-                    "the change of the lease did not complete within the call timeout",
-                );
+                return failed(AcquisitionError::LeaseLost.into());
+            }
+            match pending {
+                None => return Ok(()),
+                Some(Some(refusal)) => return failed(refusal.into()),
+                Some(None) if client.clock.now() >= until => {
+                    let message =
+                        "the change of the lease did not complete within the call timeout";
+                    return failed(Error::new(ErrorKind::Unavailable, message));
+                }
+                Some(None) => {}
             }
             select(changed, client.clock.sleep_until(until)).await;
         }

@@ -1,6 +1,8 @@
 //! Semaphores: permits that are shared, waited for and partly released, with the server's limit. On
 //! embedded servers and in simulated time.
 
+use std::error::Error as _;
+
 use rwlease::embedded::EmbeddedCluster;
 use rwlease::{ErrorKind, LeaseState, ReleaseOutcome, RenewalPolicy, Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
@@ -171,6 +173,25 @@ async fn semaphore_set_limit_outlasts_its_attempts_without_a_reply() {
         let took = began.elapsed();
         assert!((least..=most).contains(&took), "{broken}: {took:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn semaphore_partial_release_that_is_refused_says_why_at_once() {
+    let engine = engine();
+    let one = semaphore(&engine, 10).await;
+    let mut held = one.acquire(10).lease(60 * SECOND).await.unwrap();
+    for keep in [9, 8] {
+        engine.faults().reply_with_error(0, Some("MISCONF Errors writing to the AOF file"));
+        let began = Instant::now();
+        let error = held.release_permits(1).await.unwrap_err();
+        assert_eq!((error.kind(), held.num_permits()), (ErrorKind::Rejected, keep));
+        assert!(error.source().unwrap().to_string().contains("MISCONF"), "{error:?}");
+        assert!(began.elapsed() <= SECOND, "{:?}", began.elapsed());
+    }
+    // An old refusal does not count: the next attempt succeeds.
+    engine.faults().reply_with_error(0, None);
+    held.release_permits(1).await.unwrap();
+    assert_eq!((held.state(), in_use(&one).await), (LeaseState::Held, 7));
 }
 
 #[tokio::test(start_paused = true)]

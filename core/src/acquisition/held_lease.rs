@@ -10,7 +10,7 @@ use crate::acquisition::event::{
 };
 use crate::acquisition::in_doubt::{self, InDoubtUntil};
 use crate::acquisition::lease_options::LeaseOptions;
-use crate::acquisition::pending_change::{ChangeKind, PendingChange};
+use crate::acquisition::pending_change::{ChangeKind, ChangeRefusal, PendingChange};
 use crate::acquisition::pending_release::RELEASE_GRACE;
 use crate::protocol::{
     Confirmation, Grant, LockMode, ReleaseReply, ReleaseRequest, RenewRequest, to_millis,
@@ -284,6 +284,11 @@ impl HeldLease {
     /// The change that the worker must make.
     pub fn pending_change(&self) -> Option<ChangeKind> {
         self.pending_change.as_ref().map(|pending| pending.transition)
+    }
+
+    /// Why a server refused the last attempt at the pending change, if it did.
+    pub fn change_refusal(&self) -> Option<&ChangeRefusal> {
+        self.pending_change.as_ref()?.refusal.as_ref()
     }
 
     /// Returns the number of held permits, or 0 for other kinds of locks.

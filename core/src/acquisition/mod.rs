@@ -31,7 +31,7 @@ pub use event::{
 pub use held_lease::{HeldLease, Keepalive};
 pub use in_doubt::InDoubtUntil;
 pub use lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
-pub use pending_change::ChangeKind;
+pub use pending_change::{ChangeKind, ChangeRefusal};
 pub use poll_schedule::PollConfig;
 pub use state::AcquisitionState;
 pub use time_visitor::TimeVisitor;

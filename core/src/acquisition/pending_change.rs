@@ -3,7 +3,7 @@
 use crate::acquisition::event::{Effects, TelemetryEvent, WorkerCall};
 use crate::acquisition::in_doubt::InDoubtUntil;
 use crate::acquisition::pending_release::{InDoubtAttempts, RESEND_DELAY};
-use crate::protocol::CallError;
+use crate::protocol::{CallError, CallErrorKind};
 use crate::protocol::{DowngradeRequest, ReleasePermitsRequest, ReleaseRequest};
 use crate::time::LocalInstant;
 
@@ -33,6 +33,15 @@ pub(super) struct PendingChange {
     /// change is pointless and is dropped. `None` for other changes, which are pointless when this
     /// lease has ended.
     pub(super) expires_at: Option<LocalInstant>,
+    /// Why a server refused the last attempt, if it did.
+    pub(super) refusal: Option<ChangeRefusal>,
+}
+
+/// A server refused a change. The worker tries it again all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ChangeRefusal {
+    pub reason: CallErrorKind,
+    pub refused_at: LocalInstant,
 }
 
 impl PendingChange {
@@ -42,7 +51,14 @@ impl PendingChange {
         in_doubt: Option<InDoubtUntil>,
     ) -> PendingChange {
         let doubt = InDoubtAttempts::new(in_doubt);
-        PendingChange { transition, send_at: Some(due), was_sent: false, doubt, expires_at: None }
+        PendingChange {
+            transition,
+            send_at: Some(due),
+            was_sent: false,
+            doubt,
+            expires_at: None,
+            refusal: None,
+        }
     }
 
     /// Sets when to give it up.
@@ -95,7 +111,9 @@ impl PendingChange {
         now: LocalInstant,
         effects: &mut Effects,
     ) {
+        self.refusal = None;
         if !failure.is_transient() {
+            self.refusal = Some(ChangeRefusal { reason: failure.kind.clone(), refused_at: now });
             effects.telemetry = Some(TelemetryEvent::ChangeRefused(failure));
         }
         self.send_at = Some(now.saturating_add(RESEND_DELAY));

@@ -94,6 +94,9 @@ impl PendingChange {
             .iter_mut()
             .chain(&mut self.expires_at)
             .for_each(|moment| visitor.visit_deadline(moment));
+        self.refusal
+            .iter_mut()
+            .for_each(|refusal| visitor.visit_reported_time(&mut refusal.refused_at));
         self.doubt.visit(visitor);
     }
 }

@@ -127,7 +127,7 @@ pub struct CallError {
 }
 
 /// Why a call failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum CallErrorKind {
     /// The deadline passed while the slot could not be served. Holds the server's last answer.
     #[error("no reply in time{}", .0.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]

@@ -8,7 +8,7 @@ use crate::decimal::parse_leading_u64;
 use crate::resp::{RespValue, ServerError};
 
 /// A reply that does not have its script's shape, or an error from the server.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReplyError {
     #[error("{0}")]
     Server(ServerError),

@@ -64,7 +64,7 @@ impl fmt::Debug for FullReply<'_> {
 
 /// An error reply: the word at its beginning (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the
 /// line, without what is too long to be shown.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{code} {message}")]
 pub struct ServerError {
     pub code: String,

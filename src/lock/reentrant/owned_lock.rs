@@ -149,6 +149,11 @@ impl Share {
                 Err(error) if error.kind() == ErrorKind::LeaseLost => {
                     Ok(ReleaseOutcome::AlreadyLost)
                 }
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Rejected | ErrorKind::WrongType) =>
+                {
+                    Err(error)
+                }
                 Err(_) => Ok(ReleaseOutcome::Unknown),
             },
             RemainingShares::Others if self.lease.is_held() => Ok(ReleaseOutcome::Released),

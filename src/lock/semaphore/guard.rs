@@ -17,14 +17,15 @@ impl SemaphorePermit {
 
     /// Releases `permits` of the permits and keeps the rest. One round trip.
     ///
-    /// The guard has fewer permits from the call on, whatever its outcome. If the server does not
-    /// reply, the client retries in the background.
+    /// The guard has fewer permits from the call on, whatever its outcome. If the server refuses or
+    /// does not reply, the client retries in the background.
     ///
     /// # Errors
     ///
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for zero permits, and for all permits of
     /// the guard: use [`release`](Self::release) for these.
     /// [`LeaseLost`](crate::ErrorKind::LeaseLost) when the lease is lost.
+    /// [`Rejected`](crate::ErrorKind::Rejected) when the server refuses.
     /// [`Unavailable`](crate::ErrorKind::Unavailable) when the server does not reply within the
     /// client's call timeout.
     ///
