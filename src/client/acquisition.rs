@@ -133,6 +133,7 @@ impl Acquisition {
         self.cancellation.get_or_init(CancellationToken::new)
     }
 
+    /// Remembers the loss. Call it while the state is locked.
     pub(crate) fn mark_lost(&self) {
         self.flags.fetch_or(LOST, Ordering::AcqRel);
     }

@@ -132,11 +132,12 @@ impl ClientInner {
             if let AcquisitionState::Held(lease) = &*state {
                 acquisition.set_fencing_token(lease.token);
             }
+            // While the state is locked, so that nobody sees the lease gone and not lost.
+            if effects.loss.is_some() {
+                acquisition.mark_lost();
+            }
             effects
         };
-        if effects.loss.is_some() {
-            acquisition.mark_lost();
-        }
         if effects.notify_end {
             acquisition.notify_end();
         } else if effects.notify_waiters {

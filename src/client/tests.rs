@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
+use std::hint::spin_loop;
 use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState};
@@ -55,4 +56,26 @@ async fn lease_seen_lost_is_never_held_again() {
         assert!(answered.join().unwrap().notify_end);
     });
     assert_eq!(lease.state(), LeaseState::Lost);
+}
+
+/// A guard is dropped when its lease has just ended: that is a loss. Another thread that sees the
+/// lease gone must see the loss, too.
+#[tokio::test]
+async fn lease_seen_gone_after_its_end_is_seen_lost() {
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).manual_time().build();
+    let locks = Client::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
+    let lock = locks.rwlock("lease").unwrap();
+    for _ in 0..500 {
+        let guard = lock.write().renewal(RenewalPolicy::Manual).await.unwrap();
+        let lease: Lease = guard.clone();
+        engine.advance(guard.remaining());
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(guard));
+            while lease.acquisition.with_lease(|_| ()).is_some() {
+                spin_loop();
+            }
+            assert!(lease.acquisition.was_lost());
+        });
+        engine.advance(LEASE); // the server's end
+    }
 }
