@@ -12,6 +12,7 @@ use rwlease::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::events;
 use crate::fixture::{MS, SECOND, client, engine, in_task};
 use testkit::{spawn_read, spawn_write};
 
@@ -143,6 +144,29 @@ async fn recall_of_an_unused_cached_lock_is_obeyed_at_once() {
         let _ = guard.release().await.unwrap();
         sleep(20 * SECOND).await; // longer than any penalty
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn recall_is_completed_when_the_last_guard_has_left() {
+    let recalls = Arc::new(Mutex::new(Vec::new()));
+    let Bench { lock, others, .. } = Bench::warm(LockMode::Write).await;
+    events::on_event({
+        let recalls = recalls.clone();
+        move |event| {
+            if event.metadata().name() == "rwlease.recall" {
+                recalls.lock().unwrap().extend(events::field(event, "seconds"));
+            }
+        }
+    });
+    let guard = lock.write().await.unwrap();
+    let other = in_task(&others, |others| async move { others.write().await.map(drop) });
+    sleep(500 * MS).await;
+    assert!(recalls.lock().unwrap().is_empty(), "the guard is left");
+    drop(guard);
+    other.await.unwrap().unwrap();
+    let seconds: Vec<f64> =
+        recalls.lock().unwrap().iter().map(|seconds| seconds.parse().unwrap()).collect();
+    assert!(matches!(seconds[..], [took] if (0.4..0.6).contains(&took)), "{seconds:?}");
 }
 
 #[tokio::test(start_paused = true)]

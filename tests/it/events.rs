@@ -1,9 +1,11 @@
 //! Runs a test's own code within the events of its thread, as a subscriber of the application.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Once;
 
+use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
@@ -24,6 +26,27 @@ pub fn on_event(hook: impl Fn(&Event<'_>) + 'static) {
         tracing::subscriber::set_global_default(subscriber).unwrap();
     });
     HOOK.set(Some(Rc::new(hook)));
+}
+
+/// The text of a field of the event.
+pub fn field(event: &Event<'_>, name: &'static str) -> Option<String> {
+    struct Wanted(&'static str, Option<String>);
+
+    impl Visit for Wanted {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if field.name() == self.0 {
+                self.1 = Some(format!("{value:?}"));
+            }
+        }
+
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.record_debug(field, &format_args!("{value}"));
+        }
+    }
+
+    let mut wanted = Wanted(name, None);
+    event.record(&mut wanted);
+    wanted.1
 }
 
 impl<S: Subscriber> Layer<S> for Hooks {

@@ -56,9 +56,9 @@ impl CachePolicy {
         self.record_release(now);
     }
 
-    /// A lease was released because others wanted the lock. The lease had served this many guards,
-    /// and the other client got the lock `took` later. Returns how long the lock is not cached, if
-    /// the recall was too early.
+    /// A lease grants nothing more because others want the lock, `took` after they recalled it. It
+    /// has served this many guards. Returns how long the lock is not cached, if the recall was too
+    /// early.
     pub(super) fn record_recall(
         &mut self,
         served: u32,
@@ -70,17 +70,30 @@ impl CachePolicy {
             None
         } else if served < MIN_USEFUL_GRANTS {
             self.misses = self.misses.saturating_add(1);
-            let doubled = 1u32.checked_shl(self.misses - 1).unwrap_or(u32::MAX);
-            let penalty =
-                took.max(MIN_RECALL_TIME).saturating_mul(PENALTY_FACTOR).saturating_mul(doubled);
-            let penalty = penalty.min(MAX_PENALTY);
-            self.penalty_until = Some(now.saturating_add(penalty));
-            self.penalty_uses = PENALTY_USES.saturating_mul(doubled);
-            self.penalty_forgotten_at = Some(now.saturating_add(MAX_PENALTY));
-            Some(penalty)
+            self.penalty_uses = PENALTY_USES.saturating_mul(self.factor());
+            Some(self.penalize(took, now))
         } else {
             None
         }
+    }
+
+    /// The last guard of a lease left, which was recalled too early `took` ago. Until now the
+    /// penalty counted a shorter recall. Returns how long the lock is not cached from now on.
+    pub(super) fn record_drained(&mut self, took: Duration, now: LocalInstant) -> Duration {
+        self.penalize(took, now)
+    }
+
+    fn penalize(&mut self, took: Duration, now: LocalInstant) -> Duration {
+        let penalty = took.max(MIN_RECALL_TIME).saturating_mul(PENALTY_FACTOR);
+        let penalty = penalty.saturating_mul(self.factor()).min(MAX_PENALTY);
+        self.penalty_until = Some(now.saturating_add(penalty));
+        self.penalty_forgotten_at = Some(now.saturating_add(MAX_PENALTY));
+        penalty
+    }
+
+    /// Each miss after the first one doubles the penalty.
+    fn factor(&self) -> u32 {
+        1u32.checked_shl(self.misses.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 }
 

@@ -460,18 +460,33 @@ impl CachedLock {
         self.lock_local().policy.record_release(now);
     }
 
-    pub(super) fn record_recall(&self, served: u32, took: Duration) {
-        telemetry::record_recall_done(&self.lock, true, took);
-        let now = self.client.clock.now();
+    /// The gate of a lease was closed, which had served this many guards and was recalled at
+    /// `since`. A penalty begins now, before a local request acquires the next lease.
+    pub(super) fn begin_recall_end(
+        &self,
+        served: u32,
+        since: LocalInstant,
+        now: LocalInstant,
+    ) -> RecallEnd {
         let mut local = self.lock_local();
         // Requests of this client that went to the server before there was a lease are served by
         // the next lease when they return.
-        if self.uncached_requests.load(Ordering::Relaxed) > 0 {
-            return;
-        }
-        let penalty = local.policy.record_recall(served, took, now);
-        drop(local);
-        if let Some(time) = penalty {
+        let penalty = match self.uncached_requests.load(Ordering::Relaxed) {
+            0 => local.policy.record_recall(served, now.saturating_duration_since(since), now),
+            _ => None,
+        };
+        RecallEnd { served, since, closed_at: now, penalty }
+    }
+
+    /// The last guard of a recalled lease has left.
+    pub(super) fn end_recall(&self, end: RecallEnd, now: LocalInstant) {
+        let RecallEnd { served, since, closed_at, penalty } = end;
+        let took = now.saturating_duration_since(since);
+        telemetry::record_recall_done(&self.lock, true, took);
+        if let Some(mut time) = penalty {
+            if now > closed_at {
+                time = self.lock_local().policy.record_drained(took, now);
+            }
             telemetry::record_penalty(&self.lock, served, time);
         }
     }
@@ -509,6 +524,16 @@ fn send_all_to_server(all: Vec<GrantSender>, reason: Option<UncachedReason>) {
     for sender in all {
         drop(sender.send(LocalWaitOutcome::Uncached(reason)));
     }
+}
+
+/// A recall whose lease grants nothing more. Its guards may still hold it.
+pub(super) struct RecallEnd {
+    /// How many guards the lease had granted.
+    served: u32,
+    since: LocalInstant,
+    closed_at: LocalInstant,
+    /// For how long the lock is not cached, if the recall was too early.
+    penalty: Option<Duration>,
 }
 
 /// An uncached request.

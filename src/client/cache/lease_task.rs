@@ -14,7 +14,7 @@ use rwlease_core::time::LocalInstant;
 use crate::client::acquisition::Acquisition;
 use crate::client::cache::atomic_gate::GateSnapshot;
 use crate::client::cache::cached_lease::CachedLease;
-use crate::client::cache::cached_lock::CachedLock;
+use crate::client::cache::cached_lock::{CachedLock, RecallEnd};
 use crate::client::cache::telemetry;
 use crate::client::cache::{CacheTimes, UncachedReason, lease_loss};
 use crate::client::{CachePermit, ClientInner, acquire_task, manual_renewal};
@@ -451,13 +451,13 @@ impl LeaseTask {
         self.report_grants(snapshot);
         let LeaseTask { lease_guard, cached_lock, lease, recalled_since, .. } = self;
         lease.acquisition.uncache();
-        if let Some(since) = recalled_since {
-            cached_lock.record_recall(snapshot.grant_count(), now.saturating_duration_since(since));
-        }
+        let recall = recalled_since
+            .map(|since| cached_lock.begin_recall_end(snapshot.grant_count(), since, now));
         if is_unused {
+            recall.into_iter().for_each(|recall| cached_lock.end_recall(recall, now));
             lease_guard.end();
         } else {
-            cached_lock.client.spawn("end of a cached lock", drain(lease_guard, now));
+            cached_lock.client.spawn("end of a cached lock", drain(lease_guard, now, recall));
         }
     }
 }
@@ -485,7 +485,7 @@ fn send_keepalive(
 }
 
 /// Waits until the last guard of a closed lease has left.
-async fn drain(lease_guard: LeaseDropGuard, closed: LocalInstant) {
+async fn drain(lease_guard: LeaseDropGuard, closed: LocalInstant, recall: Option<RecallEnd>) {
     let (cached_lock, lease) = (lease_guard.cached_lock.clone(), lease_guard.lease.clone());
     let (client, acquisition) = (cached_lock.client.clone(), lease.acquisition.clone());
     let times = CacheTimes::from_lease(cached_lock.options(true).lease);
@@ -524,5 +524,7 @@ async fn drain(lease_guard: LeaseDropGuard, closed: LocalInstant) {
         }
     }
     cached_lock.remove_drained(&lease);
+    let now = client.clock.now();
+    recall.into_iter().for_each(|recall| cached_lock.end_recall(recall, now));
     lease_guard.end();
 }

@@ -193,6 +193,27 @@ async fn a_lock_that_is_recalled_after_one_use_is_plain_for_a_while() {
     assert_eq!(handle.cache_status().uncached_reason, Some(UncachedReason::RecalledEarly));
 }
 
+/// The other client gets the lock when the last guard has left. The penalty is nine times that.
+#[tokio::test(start_paused = true)]
+async fn the_penalty_for_an_early_recall_counts_the_time_of_the_last_guard() {
+    let (_locks, handle, cached_lock) = cached(&engine()).await;
+    cached_lock.lease().unwrap().acquisition.recall(LockMode::Write);
+    tokio::time::sleep(MS).await; // that lease had served enough
+    let guard = handle.write().await.unwrap();
+    cached_lock.lease().unwrap().acquisition.recall(LockMode::Write);
+    tokio::time::sleep(500 * MS).await;
+    let reason = || handle.cache_status().uncached_reason;
+    assert_eq!(reason(), Some(UncachedReason::RecalledEarly), "while the guard is left");
+    drop(guard);
+    for _ in 0..9 {
+        tokio::time::sleep(MS).await;
+        drop(handle.write().await.unwrap());
+    }
+    assert_eq!(reason(), Some(UncachedReason::RecalledEarly));
+    tokio::time::sleep(4_600 * MS).await;
+    assert_eq!(reason(), Some(UncachedReason::NotReused));
+}
+
 #[tokio::test(start_paused = true)]
 async fn half_of_the_tokens_are_left_when_more_are_requested() {
     let engine = engine();

@@ -54,3 +54,16 @@ fn cache_penalty_grows_with_each_miss_and_is_reset_by_many_uses() {
     assert!(policy.is_penalized(at(10_049)) && !policy.is_penalized(at(10_050)));
     policy.record_recall(0, Duration::ZERO, at(20_000));
 }
+
+#[test]
+fn cache_penalty_of_a_drained_lease_is_that_of_the_whole_recall() {
+    let mut policy = CachePolicy::default();
+    assert!(policy.record_recall(1, Duration::from_millis(1), at(0)).is_some());
+    use_plainly(&mut policy, 9);
+    assert!(!policy.is_penalized(at(9)));
+    assert_eq!(policy.record_drained(Duration::from_millis(100), at(100)).as_millis(), 900);
+    assert!(policy.is_penalized(at(999)) && !policy.is_penalized(at(1_000)), "no second miss");
+    policy.record_recall(1, Duration::from_millis(1), at(2_000));
+    use_plainly(&mut policy, 18);
+    assert!(policy.is_penalized(at(2_017)) && !policy.is_penalized(at(2_018)), "the second miss");
+}
