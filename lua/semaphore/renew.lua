@@ -7,12 +7,16 @@
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
 -- ARGV[4]  permits it holds     ARGV[5]  its token
 --
--- Reply: status, now, more renewed   token, deadline other     token, deadline: it holds with this
---   token, not with the given one; nothing was changed not_held  it does not hold For a holder with
---   the given token, the record is always written, even with an unchanged deadline: replicas
---   confirm only what is written. Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory
---   does not stop it. Cost: HGET twice, TIME, HSET and at times PEXPIREAT; beside a queue HMGET in
---   place of an HGET, and at most one HGET more; otherwise a bounded number of calls.
+-- Reply: status, now, more
+--   renewed   token, deadline
+--   other     token, deadline: it holds with this token, not with the given one; nothing was
+--             changed
+--   not_held  it does not hold
+-- For a holder with the given token, the record is always written, even with an unchanged deadline:
+-- replicas confirm only what is written.
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Cost: HGET twice, TIME, HSET and at times PEXPIREAT; beside a queue HMGET in place of an HGET,
+-- and at most one HGET more; otherwise a bounded number of calls.
 
 -- @include constants
 

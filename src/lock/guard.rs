@@ -32,8 +32,9 @@ pub enum ReleaseOutcome {
     Released,
     /// The lease had ended before. Another client may have held the lock since then.
     AlreadyLost,
-    /// The outcome is unknown: the server did not reply before the lease ended. The client retries
-    /// the release until the lease has ended at the server.
+    /// The outcome is unknown: the server did not reply within the client's call timeout, or the
+    /// first answer was lost and the second came when the lease had ended. The client retries the
+    /// release until the lease has ended at the server.
     Unknown,
 }
 

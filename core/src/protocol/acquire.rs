@@ -247,9 +247,11 @@ impl AcquireRequest {
     }
 }
 
-/// Whole milliseconds, at least one.
+/// Whole milliseconds, at least one. Rounded up, so that the server keeps a lock for no less than
+/// the requested time.
 pub fn to_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
+    let millis = duration.as_nanos().div_ceil(1_000_000);
+    u64::try_from(millis).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
