@@ -375,8 +375,10 @@ mod embedded {
         let (engines, quorum) = with_clocks([0; 3]).await;
         engines.iter().for_each(EmbeddedCluster::reset_script_stats);
         let request = || quorum.write("lock").lease(Duration::from_secs(1));
-        let each: [fn(RedlockAcquire) -> RedlockAcquire; 5] = [
-            |request| request.drift(Duration::from_secs(1)),
+        let each: [fn(RedlockAcquire) -> RedlockAcquire; 7] = [
+            |request| request.drift(Duration::from_millis(501)),
+            |request| request.drift(Duration::from_millis(501)).renewal(RenewalPolicy::Limited(1)),
+            |request| request.drift(Duration::from_secs(1)).renewal(RenewalPolicy::Manual),
             |request| request.drift(Duration::MAX),
             |request| {
                 request.drift(Duration::from_millis(500)).max_hold(Duration::from_millis(500))
@@ -398,6 +400,41 @@ mod embedded {
             engine.execute(0, &[b"SET", b"rwlease:user", b"data"]);
         }
         assert_eq!(quorum.write("user").await.unwrap_err().kind(), ErrorKind::WrongType);
+        let manual = request().renewal(RenewalPolicy::Manual);
+        drop(manual.drift(Duration::from_millis(900)).await.unwrap());
+    }
+
+    /// A member without memory is no reason to give up while another member is away for a moment.
+    #[tokio::test(start_paused = true)]
+    async fn quorum_with_one_member_that_refuses_waits_for_a_member_that_is_away() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        engines[0].faults().set_out_of_memory(0, true);
+        engines[1].faults().pause(0);
+        let faults = engines[1].faults();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(800)).await;
+            faults.resume(0);
+        });
+        let held = quorum.write("lock").timeout(LONG).await.unwrap();
+        assert_eq!(holding(&held), 2);
+        assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);
+        engines[1].faults().set_out_of_memory(0, true);
+        let refused = quorum.write("lock").timeout(LONG).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Rejected, "by a majority");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_release_refused_by_a_minority_is_unknown() {
+        for (refusing, outcome) in [(1, Ok(ReleaseOutcome::Unknown)), (2, Err(ErrorKind::Rejected))]
+        {
+            let (engines, quorum) = with_clocks([0; 3]).await;
+            let held = quorum.write("lock").await.unwrap();
+            for engine in &engines[..refusing] {
+                engine.faults().reply_with_error(0, Some("NOPERM not now"));
+            }
+            engines[2].faults().pause(0);
+            assert_eq!(held.release().await.map_err(|error| error.kind()), outcome);
+        }
     }
 
     /// The members' clocks are far apart. In between, the lock is idle for longer than the members
@@ -588,9 +625,13 @@ mod embedded {
     #[tokio::test(start_paused = true)]
     async fn quorum_guard_that_was_lost_stays_lost() {
         let (_engines, quorum) = with_clocks([0; 3]).await;
-        let held = quorum.write("lock").drift(Duration::from_secs(25)).await.unwrap();
+        let request = quorum.write("lock").renewal(RenewalPolicy::Manual);
+        let held = request.drift(Duration::from_secs(25)).await.unwrap();
         held.ended().await;
         for _ in 0..60 {
+            for lease in held.leases() {
+                lease.renew().await.unwrap();
+            }
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert!(!held.is_held() && held.leases().all(|lease| lease.is_held()));
         }

@@ -78,20 +78,21 @@ impl RedlockGuard {
         let releases = holds.into_iter().map(async |hold| {
             self.members.in_time(hold.send()).await.unwrap_or(Ok(ReleaseOutcome::Unknown))
         });
-        let (mut released, mut lost, mut refused) = (0, 0, None);
+        let (mut released, mut lost, mut refusals) = (0, 0, Vec::new());
         for outcome in join_all(releases).await {
             match outcome {
                 Ok(ReleaseOutcome::Released) => released += 1,
                 Ok(ReleaseOutcome::AlreadyLost) => lost += 1,
                 Ok(_) => {}
-                Err(error) => refused = Some(error),
+                Err(error) => refusals.push(error),
             }
         }
-        match refused {
+        let is_refused = held - refusals.len() < majority;
+        match refusals.pop() {
             _ if held - lost < majority || !was_held => Ok(ReleaseOutcome::AlreadyLost),
             _ if released >= majority => Ok(ReleaseOutcome::Released),
-            Some(error) => Err(error),
-            None => Ok(ReleaseOutcome::Unknown),
+            Some(error) if is_refused => Err(error),
+            _ => Ok(ReleaseOutcome::Unknown),
         }
     }
 

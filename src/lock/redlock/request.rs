@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use rwlease_core::acquisition::LeaseOptions;
+use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy};
 use rwlease_core::protocol::{LockKey, LockKind, LockMode};
 use rwlease_core::time::LocalInstant;
 
@@ -42,7 +42,9 @@ const LEAST_FOR_A_MEMBER: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire). [`Unavailable`](crate::ErrorKind::Unavailable) in two cases:
+/// As [`Acquire`](crate::Acquire); an error that no other try can mend, such as
+/// [`Rejected`](crate::ErrorKind::Rejected), if the members without such an error are no majority.
+/// [`Unavailable`](crate::ErrorKind::Unavailable) in two cases:
 ///
 /// - Less than a majority of the members answered within the clients' call timeout. The source is
 ///   what one of the others reported.
@@ -98,8 +100,10 @@ impl RedlockAcquire {
     /// Sets how much earlier the lock ends here than at its members. Default: a hundredth of the
     /// lease plus 2 ms.
     ///
-    /// It must be shorter than the first lease, or the request fails with
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput): the lock would end before it is granted.
+    /// It must be at most half of the first lease, or the request fails with
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput): the lock would end before it is renewed.
+    /// With [`RenewalPolicy::Manual`](crate::RenewalPolicy) it must only be shorter than the first
+    /// lease.
     ///
     /// It covers different speeds of clocks. The clients'
     /// [margin](crate::ClientBuilder::safety_margin) applies if it is larger.
@@ -136,10 +140,18 @@ impl RedlockAcquire {
         check_options(&self.options)?;
         self.wait.check()?;
         let lease = self.options.first_lease();
-        if let Some(drift) = self.drift.filter(|drift| *drift >= lease) {
-            return Err(Error::invalid(format!(
-                "the drift must be shorter than the lease, {lease:?}, not {drift:?}"
-            )));
+        if let Some(drift) = self.drift {
+            let is_manual = self.options.renewal == RenewalPolicy::Manual;
+            // Renewals are due after three tenths of the lease.
+            let (is_too_long, limit) = match is_manual {
+                true => (drift >= lease, "shorter than"),
+                false => (drift > lease / 2, "at most half of"),
+            };
+            if is_too_long {
+                return Err(Error::invalid(format!(
+                    "the drift must be {limit} the lease, {lease:?}, not {drift:?}"
+                )));
+            }
         }
         match self.member_timeout.filter(|timeout| *timeout < LEAST_FOR_A_MEMBER) {
             Some(timeout) => Err(Error::invalid(format!(

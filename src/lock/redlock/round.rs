@@ -54,7 +54,7 @@ impl Round {
         let mut tries: FuturesUnordered<_> = (0..members.len())
             .map(async |place| (place, self.acquire(place, &self.options).await))
             .collect();
-        let (mut held, mut refused, mut failed) = (Vec::new(), 0, None);
+        let (mut held, mut refused, mut failures) = (Vec::new(), 0, Vec::new());
         while held.len() + tries.len() >= majority {
             match select(tries.next(), clock.sleep_until(until)).await {
                 Either::Left((Some((place, Ok(Some(hold)))), _)) => {
@@ -69,13 +69,13 @@ impl Round {
                     }
                 }
                 Either::Left((Some((_, Ok(None))), _)) => refused += 1,
-                Either::Left((Some((_, Err(error))), _)) => failed = Some(worse(failed, error)),
+                Either::Left((Some((_, Err(error))), _)) => failures.push(error),
                 Either::Left((None, _)) | Either::Right(_) => break,
             }
         }
         if held.len() < majority {
             // Dropping the leases releases them, and dropping the tries cancels them.
-            return self.failed(held.len() + refused >= majority, failed);
+            return self.failed(held.len() + refused >= majority, failures);
         }
         drop(tries);
         let mut guard = RedlockGuard::new(MemberLeases::new(self.clone(), held, started));
@@ -83,12 +83,12 @@ impl Round {
             LockKind::ReadWrite => match self.agree_on_token(&guard).await {
                 Ok(token) => Some(token),
                 Err(Some(wrong)) => return Ok(RoundOutcome::Unreached(wrong)),
-                Err(None) => return self.failed(false, failed),
+                Err(None) => return self.failed(false, failures),
             },
             _ => None,
         };
         if !guard.is_held() {
-            return self.failed(false, failed);
+            return self.failed(false, failures);
         }
         guard.begin(token);
         Ok(RoundOutcome::Held(guard))
@@ -166,13 +166,17 @@ impl Round {
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
-    /// Decides what a try without a majority means. Fails if another try is useless.
-    fn failed(&self, answered: bool, failed: Option<Error>) -> Result<RoundOutcome> {
-        match failed {
+    /// Decides what a try without a majority means. Fails if another try is useless: if the members
+    /// without a permanent error are no majority.
+    fn failed(&self, answered: bool, failures: Vec<Error>) -> Result<RoundOutcome> {
+        let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
+        let is_permanent = |error: &Error| error.kind() != ErrorKind::Unavailable;
+        let permanent = failures.iter().filter(|error| is_permanent(error)).count();
+        let worse = |known: Error, other| if is_permanent(&known) { known } else { other };
+        match failures.into_iter().reduce(worse) {
             _ if answered => Ok(RoundOutcome::Refused),
-            Some(error) if error.kind() != ErrorKind::Unavailable => Err(error),
+            Some(error) if members - permanent < majority => Err(error),
             failed => {
-                let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
                 let message = format!("fewer than {majority} of {members} members replied in time");
                 let error = self.with_lock(Error::new(ErrorKind::Unavailable, message));
                 Ok(RoundOutcome::Unreached(failed.into_iter().fold(error, Error::with_source)))
@@ -201,13 +205,4 @@ impl fmt::Display for MemberName {
             None => Ok(()),
         }
     }
-}
-
-/// The error to report: a permanent one, if there is one.
-fn worse(known: Option<Error>, error: Error) -> Error {
-    known
-        .filter(|known| {
-            known.kind() != ErrorKind::Unavailable || error.kind() == ErrorKind::Unavailable
-        })
-        .unwrap_or(error)
 }
