@@ -1,5 +1,6 @@
 //! Makes the calls of a request, and waits. The acquisition decides what to do next.
 
+use std::cell::Cell;
 use std::error::Error as StdError;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use tracing::{Instrument, Span};
 use crate::client::acquisition::Acquisition;
 use crate::client::telemetry;
 use crate::client::{ClientInner, SlotSubscription};
-use crate::error::{AddContext, Result};
+use crate::error::{AddContext, ErrorKind, Result};
 use crate::telemetry::emit_in_drop;
 
 /// Acquires the lock. Returns `None` if a try found the lock busy.
@@ -92,7 +93,7 @@ async fn run_acquisition(
     match held {
         Ok(true) => Ok(unclaimed.claim()),
         Ok(false) => Ok(None),
-        Err(error) => Err(lock.add_context(client.failure_or(error))),
+        Err(error) => Err(lock.add_context(error)),
     }
 }
 
@@ -112,7 +113,7 @@ pub(crate) async fn upgrade(
     let now = client.clock.now();
     let mut request = AcquireTask::new(client, acquisition.clone(), LockMode::Write, now);
     let upgraded = request.run_with_telemetry(begun).await;
-    upgraded.map_err(|error| lock.add_context(client.failure_or(error)))
+    upgraded.map_err(|error| lock.add_context(error))
 }
 
 /// Repeats the event until the acquisition does not say to wait.
@@ -136,6 +137,25 @@ fn apply(client: &ClientInner, acquisition: &Acquisition, event: AcquisitionEven
     client.apply(acquisition, event).next_step.unwrap_or(RequestStep::CallNow)
 }
 
+thread_local! {
+    /// Whether this thread drops requests because their caller cancelled them.
+    static IS_CANCELLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Drops requests because their caller cancelled them: that is their outcome, not that they were
+/// dropped.
+pub(crate) fn cancel(drop_requests: impl FnOnce()) {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            IS_CANCELLING.set(false);
+        }
+    }
+    IS_CANCELLING.set(true);
+    let _reset = Reset;
+    drop_requests();
+}
+
 /// An acquisition without a guard yet. Dropping it abandons the acquisition: a subscriber may panic
 /// at the event of the grant.
 struct UnclaimedGuard<'a> {
@@ -156,6 +176,9 @@ impl Drop for UnclaimedGuard<'_> {
         }
     }
 }
+
+/// The outcome of a request whose future was dropped.
+const DROPPED: &str = "dropped";
 
 /// A request in progress. Dropping it abandons the request.
 struct AcquireTask<'a> {
@@ -196,11 +219,11 @@ impl<'a> AcquireTask<'a> {
             last_server: None,
             last_failure: None,
             queued_since: None,
-            outcome: "dropped",
+            outcome: DROPPED,
         }
     }
 
-    /// Runs the request, and sets its outcome.
+    /// Runs the request, and sets its outcome. Its error is that of the client if that has failed.
     async fn run_with_telemetry(&mut self, next: RequestStep) -> Result<bool> {
         // Most requests have no span, and need no instrumented future.
         let result = match self.span.is_disabled() {
@@ -210,6 +233,7 @@ impl<'a> AcquireTask<'a> {
                 Box::pin(self.run(next).instrument(span)).await
             }
         };
+        let result = result.map_err(|error| self.client.failure_or(error));
         self.outcome = match &result {
             Ok(true) => "granted",
             Ok(false) => "busy",
@@ -320,7 +344,11 @@ impl Drop for AcquireTask<'_> {
         emit_in_drop(|| {
             // The subscriber is reply of its end as well.
             let span = std::mem::replace(&mut self.span, Span::none());
-            let AcquireTask { acquisition, mode, outcome, .. } = self;
+            let AcquireTask { acquisition, mode, .. } = self;
+            let outcome = match self.outcome {
+                DROPPED if IS_CANCELLING.get() => telemetry::outcome_label(ErrorKind::Cancelled),
+                outcome => outcome,
+            };
             if let Some(since) = self.queued_since {
                 span.in_scope(|| {
                     telemetry::record_wait(

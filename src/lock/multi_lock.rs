@@ -140,7 +140,7 @@ impl MultiLock {
     /// [`retry_policy`](MultiLock::retry_policy).
     pub async fn try_acquire(mut self) -> Result<Option<MultiLockGuard>> {
         let cancel = std::mem::take(&mut self.cancel);
-        cancel.or(pin!(self.try_once())).await
+        cancel.or(pin!(Some(self.try_once()))).await
     }
 
     async fn try_once(self) -> Result<Option<MultiLockGuard>> {
@@ -237,7 +237,7 @@ impl IntoFuture for MultiLock {
                     None => take_in_turn(&self.client, &wanted, &self.options, &self.wait).await,
                 }
             };
-            self.cancel.or(pin!(taking)).await.map(MultiLockGuard)
+            self.cancel.or(pin!(Some(taking))).await.map(MultiLockGuard)
         })
     }
 }

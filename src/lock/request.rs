@@ -306,7 +306,7 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
             self.check().map_err(|error| lock.add_context(error))?;
             let acquire = |policy| G::acquire(&self, policy);
             let acquiring =
-                pin!(self.wait.for_lock(client, lock, self.options.confirmation, acquire));
+                pin!(Some(self.wait.for_lock(client, lock, self.options.confirmation, acquire)));
             cancel.or(acquiring).await.map_err(|error| lock.add_context(error))
         })
     }

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use rwlease_core::acquisition::WaitPolicy;
 use rwlease_core::protocol::{Confirmation, LockKey, LockKind};
 
-use crate::client::ClientInner;
+use crate::client::{ClientInner, acquire_task};
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::retry::RetryPolicy;
 
@@ -106,15 +106,21 @@ impl<'a> Cancel<'a> {
         Poll::Ready(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
     }
 
-    /// Runs the work unless it is cancelled first. (The caller pins the work, so that it is not
-    /// copied here.)
+    /// Runs the work unless it is cancelled first, which drops the work. (The caller pins the work,
+    /// so that it is not copied here.)
     pub(crate) async fn or<T>(
         mut self,
-        mut work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
+        mut work: Pin<&mut Option<impl Future<Output = Result<T>>>>,
     ) -> Result<T> {
-        poll_fn(|context| match self.poll(context) {
-            Poll::Ready(error) => Poll::Ready(Err(error)),
-            Poll::Pending => work.as_mut().poll(context),
+        poll_fn(|context| {
+            if let Poll::Ready(error) = self.poll(context) {
+                acquire_task::cancel(|| work.set(None));
+                return Poll::Ready(Err(error));
+            }
+            match work.as_mut().as_pin_mut() {
+                Some(work) => work.poll(context),
+                None => Poll::Pending, // it was cancelled before
+            }
         })
         .await
     }

@@ -131,6 +131,33 @@ async fn client_whose_task_panics_loses_all_leases_and_fails() {
     }
 }
 
+/// The events of a request that waits, or upgrades, name the same failure as its error.
+#[tokio::test(start_paused = true)]
+async fn outcome_of_a_request_of_a_client_that_fails_is_the_failure() {
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let is_armed = Arc::new(AtomicBool::new(false));
+    events::on_event({
+        let (outcomes, is_armed) = (outcomes.clone(), is_armed.clone());
+        move |event| match event.metadata().name() {
+            "rwlease.wait" => outcomes.lock().unwrap().extend(events::field(event, "outcome")),
+            "rwlease.renew" => assert!(!is_armed.load(Ordering::Relaxed), "as the test wants"),
+            _ => {}
+        }
+    });
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("upgraded").unwrap();
+    let _other = lock.read().await.unwrap();
+    let reading = lock.read().await.unwrap();
+    let upgrading = tokio::spawn(async move { reading.upgrade().await.map_err(|it| it.kind()) });
+    sleep(SECOND).await;
+    is_armed.store(true, Ordering::Relaxed);
+    sleep(LEASE / 2).await;
+    assert_eq!(bench.waiting.await.unwrap().unwrap_err().kind(), ErrorKind::ClientFailed);
+    assert_eq!(upgrading.await.unwrap().unwrap_err(), ErrorKind::ClientFailed);
+    let outcomes = outcomes.lock().unwrap();
+    assert_eq!(outcomes[..], ["queued", "queued", "client_failed", "client_failed"]);
+}
+
 /// The caller's own task panics between the grant and the guard.
 #[tokio::test(start_paused = true)]
 async fn grant_whose_event_panics_is_released() {

@@ -141,6 +141,10 @@ async fn each_step_of_a_lock_is_told() {
     assert!(lock.read().timeout(Duration::from_millis(30)).await.is_err());
     tape.has("rwlease.acquire", "timed_out", &["seconds"]).await;
     tape.has("rwlease.wait", "timed_out", &["lock", "slot", "mode", "seconds"]).await;
+    let cancelled = lock.read().cancel_when(tokio::time::sleep(Duration::from_millis(30)));
+    assert!(cancelled.await.is_err());
+    tape.has("rwlease.acquire", "cancelled", &["seconds"]).await;
+    tape.has("rwlease.wait", "cancelled", &["lock", "slot", "mode", "seconds"]).await;
     drop(lock.read().into_future());
     tape.has("rwlease.renew", "renewed", &["lock", "slot", "mode", "server", "seconds"]).await;
 

@@ -121,7 +121,7 @@ impl RedlockAcquire {
     /// [`retry_policy`](Self::retry_policy).
     pub async fn try_acquire(mut self) -> Result<Option<RedlockGuard>> {
         let cancel = std::mem::take(&mut self.cancel);
-        cancel.or(pin!(self.try_once())).await
+        cancel.or(pin!(Some(self.try_once()))).await
     }
 
     async fn try_once(&self) -> Result<Option<RedlockGuard>> {
@@ -226,6 +226,6 @@ impl IntoFuture for RedlockAcquire {
 
     fn into_future(mut self) -> Self::IntoFuture {
         let cancel = std::mem::take(&mut self.cancel);
-        Box::pin(async move { cancel.or(pin!(self.run())).await })
+        Box::pin(async move { cancel.or(pin!(Some(self.run()))).await })
     }
 }

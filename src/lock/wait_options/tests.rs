@@ -5,9 +5,9 @@ use super::*;
 #[tokio::test]
 async fn a_cancelled_wait_says_so() {
     let never = std::future::pending::<Result<()>>();
-    let cancelled = Cancel::on(std::future::ready(())).or(pin!(never)).await.unwrap_err();
+    let cancelled = Cancel::on(std::future::ready(())).or(pin!(Some(never))).await.unwrap_err();
     assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
-    let done = Cancel::on(std::future::pending()).or(pin!(async { Ok(7) })).await;
+    let done = Cancel::on(std::future::pending()).or(pin!(Some(async { Ok(7) }))).await;
     assert_eq!(done.unwrap(), 7);
-    assert_eq!(Cancel::default().or(pin!(async { Ok(7) })).await.unwrap(), 7);
+    assert_eq!(Cancel::default().or(pin!(Some(async { Ok(7) }))).await.unwrap(), 7);
 }
