@@ -12,8 +12,9 @@ use rwlease::{Client, ClientBuilder, Credentials, SentinelConfig};
 use tokio::time::timeout;
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{CliError, SYSTEM, print_error};
+use crate::exit::{CliError, SYSTEM};
 use crate::format;
+use crate::messages::print_error;
 
 const PASSWORD: &str = "RWLEASE_PASSWORD";
 const SENTINEL_PASSWORD: &str = "RWLEASE_SENTINEL_PASSWORD";

@@ -2,13 +2,13 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use nix::sys::signal::Signal;
 use rwlease::{Error, ErrorKind};
 
-use crate::format;
+use crate::messages::print_error;
 
 /// The exit statuses that `--help` and the manual pages list. `docs/cli.md` has the same table.
 const TABLE: [(u8, &str); 11] = [
@@ -157,14 +157,6 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
-}
-
-/// Prints one line on standard error. A failure to write it is ignored.
-pub fn print_error(message: &str) {
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = format::escape_controls(&line);
-    let style = anstyle::Style::new().bold();
-    let _ = writeln!(anstream::stderr(), "{style}rwlease:{style:#} {line}");
 }
 
 impl From<ExitStatus> for CliError {

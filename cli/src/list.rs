@@ -9,8 +9,9 @@ use futures::stream;
 use rwlease::{Client, ErrorKind};
 
 use crate::args::{ListArgs, ServerArgs};
-use crate::exit::{CliError, ExitStatus, UNAVAILABLE, WRONG_TYPE, error_chain, print_error};
+use crate::exit::{CliError, ExitStatus, UNAVAILABLE, WRONG_TYPE, error_chain};
 use crate::format;
+use crate::messages::print_error;
 use crate::status::{AnyStatus, Extent};
 
 /// How long a master may be silent.

@@ -12,6 +12,7 @@ mod format;
 mod list;
 mod lock_kind;
 mod manual;
+mod messages;
 mod revoke;
 mod run;
 mod scripts;
@@ -45,10 +46,12 @@ fn main() -> ExitCode {
         }
         Err(error) => Err(error.into()),
     };
-    match outcome {
+    let exit = match outcome {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),
-    }
+    };
+    messages::finish();
+    exit
 }
 
 async fn perform(args: Args) -> Result<ExitStatus, CliError> {

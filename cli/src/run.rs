@@ -23,9 +23,8 @@ use rwlease::{Client, ErrorKind, Fsync, ReleaseOutcome};
 use tokio::time::sleep;
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{
-    CANNOT_RUN, CliError, ExitStatus, LOST, NOT_FOUND, SYSTEM, error_chain, print_error,
-};
+use crate::exit::{CANNOT_RUN, CliError, ExitStatus, LOST, NOT_FOUND, SYSTEM, error_chain};
+use crate::messages::{print_error, print_in_background};
 use crate::signals::{self, Signals};
 use deadlines::Deadlines;
 use held_guard::HeldGuard;
@@ -64,6 +63,7 @@ pub async fn run(servers: &ServerArgs, mut args: args::RunArgs) -> Result<ExitSt
     }
     // Handled from here on, so that no signal can end this process while it holds the lock.
     let mut signals = Signals::forwarded()?;
+    print_in_background()?;
     let wait_limit = WaitLimit::of(&args);
     let locks = tokio::select! {
         exit = wait_termination_signal(&mut signals) => return Ok(exit),

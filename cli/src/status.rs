@@ -11,8 +11,9 @@ use rwlease::{Client, ErrorKind, LockStatus, RwLock, SemaphoreStatus};
 use serde_json::Value;
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{CliError, ExitStatus, print_error};
+use crate::exit::{CliError, ExitStatus};
 use crate::format;
+use crate::messages::print_error;
 use crate::signals::Signals;
 
 /// The least time between two queries.

@@ -7,6 +7,7 @@
 
 mod doctor;
 mod fixture;
+mod full_pipe;
 mod generated_docs;
 mod jobs;
 mod lease_loss;

@@ -168,6 +168,18 @@ async fn run_that_waits_shows_that_the_server_does_not_reply() -> Result {
     timeout(LONG, run.shows("still waiting: lock `a`")).await?
 }
 
+/// With `tostop`, a write to the terminal stops a process in the background.
+#[tokio::test]
+async fn background_run_at_risk_is_not_stopped_by_its_own_lines() -> Result {
+    let (server, tool) = alone().await?;
+    let run = format!("{RWLEASE} run --quiet --lease 4s a -- sleep 600");
+    let script = format!("set -m; stty tostop; {run} & wait $!; echo status $?");
+    let mut run = OnTerminal::shell(&server, &script)?;
+    tool.until("a", |status| status["locked"] == true).await?;
+    server.freeze()?;
+    run.shows("status 79").await
+}
+
 #[tokio::test]
 async fn doctor_on_a_terminal_is_coloured() -> Result {
     let server = StandaloneServer::start().await?;

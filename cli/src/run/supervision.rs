@@ -14,8 +14,9 @@ use super::deadlines::{DeadlineAction, Deadlines};
 use super::loss::LeaseMonitor;
 use super::{ID, TOKEN, exit_of, group, spawn_error};
 use crate::args::RunArgs;
-use crate::exit::{CliError, print_error};
+use crate::exit::{CliError, LOST};
 use crate::format;
+use crate::messages::print_error;
 use crate::signals::{self, Signals};
 
 /// How often to check whether the rest of the command's group is gone.
@@ -42,6 +43,11 @@ pub async fn run_under(
     signals: &mut Signals,
 ) -> Result<CommandEnd, CliError> {
     let lease = monitor.lease;
+    // The display of a wait can have stood still, at a terminal that was stopped.
+    if !matches!(deadlines.step(monitor.remaining(), None), DeadlineAction::Wait(_)) {
+        let why = "the lease was nearly over before the command was started; try again";
+        return Ok(CommandEnd::NotRun(CliError::new(LOST, format!("lock `{}`: {why}", args.name))));
+    }
     environment.push((TOKEN, lease.fencing_token().map_or(0, u64::from).to_string().into()));
     environment.push((ID, lease.id().into()));
     let started = SupervisedCommand::start(&args.command, &environment, Orphan::Dies).await;

@@ -11,8 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use super::RELEASE_TIMEOUT;
 use super::lock_target::LockTarget;
-use crate::exit::{CliError, print_error};
+use crate::exit::CliError;
 use crate::format;
+use crate::messages::print_error;
 
 /// Nothing is shown if the lock is granted within this time.
 const DISPLAY_DELAY: Duration = Duration::from_millis(300);
