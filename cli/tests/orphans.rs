@@ -1,9 +1,10 @@
 //! Processes without a parent: the command of a `rwlease` that was killed, and processes that
 //! nobody reaps.
 
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use tokio::time::{sleep, timeout};
 
 use crate::fixture::{self, LONG, RWLEASE, alone, hearing, is_alive};
@@ -83,5 +84,55 @@ async fn run_after_revoke_does_not_wait_for_unreaped_processes() -> Result {
     assert!(!is_alive(&orphan));
     assert_eq!(ran.status, Some(79), "{ran:?}");
     assert!(ran.err.contains("the command ended after SIGTERM"), "{ran:?}");
+    Ok(())
+}
+
+/// PID 1 of a container is the parent of all orphans there.
+#[tokio::test]
+async fn run_reaps_orphans_while_its_command_lives() -> Result {
+    let (_server, tool) = alone().await?;
+    // The first shell leaves a child to `rwlease`, which takes its place.
+    let run = format!("sleep 0.5 & echo $!; exec {RWLEASE} run a -- sh -c 'echo ready; read line'");
+    let mut command = tool.shell(&run);
+    let (input, end) = std::io::pipe()?;
+    command.stdin(input);
+    let mut run = fixture::start(command)?;
+    let child = run.line().await?;
+    assert_eq!(run.line().await?, "ready");
+    let is_reaped = async {
+        while Path::new("/proc").join(&child).exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LONG, is_reaped).await?;
+    drop(end);
+    run.ended().await?.expect_status(1).expect_err_lines(1, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_as_pid_1_reaps_orphans_and_ends_with_the_status_of_its_command() -> Result {
+    if !geteuid().is_root() {
+        println!("a namespace of processes needs root: not run");
+        return Ok(());
+    }
+    let (server, _) = alone().await?;
+    let script = "sh -c 'sleep 0.1 & sleep 0.1 & sleep 0.2 &'; sleep 1; \
+                  ps -o stat= --ppid 1 | grep -c Z; exit 5";
+    let mut command = hearing("unshare");
+    command.args([
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        RWLEASE,
+        "run",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    command.env("RWLEASE_URL", server.url()).kill_on_drop(true);
+    fixture::ran(command).await?.expect_output(5, "0\n");
     Ok(())
 }

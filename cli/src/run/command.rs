@@ -106,7 +106,7 @@ impl SupervisedCommand {
             loop {
                 let unseen = told_to_stop.map(|told| (told + STOP_CHECK_DELAY).into());
                 tokio::select! {
-                    _ = children.recv() => {}
+                    _ = children.recv() => reap_orphans(group.0),
                     () = sleep_until(unseen.unwrap_or_else(tokio::time::Instant::now)), if unseen.is_some() => {
                         *told_to_stop = None;
                         let _ = killpg(group.0, Signal::SIGCONT);
@@ -234,6 +234,17 @@ async fn start(command: std::process::Command, environment: &Environment) -> io:
             // Ctrl-Z may have stopped it before it had its own group.
             () = sleep(STOP_CHECK_DELAY) => resume_children(),
         }
+    }
+}
+
+/// Reaps the children that this process has not started: as PID 1 of a container it is the parent
+/// of every process whose own parent has ended. Stops at the command, which `Child` reaps.
+fn reap_orphans(command: Pid) {
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    while let Ok(status) = waitid(Id::All, ended | WaitPidFlag::WNOWAIT)
+        && let Some(child) = status.pid().filter(|child| *child != command)
+    {
+        let _ = waitid(Id::Pid(child), ended);
     }
 }
 
