@@ -139,6 +139,12 @@ impl CliError {
         self
     }
 
+    /// Adds a part to the message.
+    pub fn and(mut self, part: &str) -> Self {
+        self.message = format!("{}; {part}", self.message);
+        self
+    }
+
     /// Returns true if the command line is wrong.
     pub fn is_usage(&self) -> bool {
         self.status == USAGE

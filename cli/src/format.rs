@@ -1,7 +1,7 @@
 //! Formats values for people.
 
 use std::io::{self, Write};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rwlease::LockMode;
 use rwlease::status::ClientInfo;
@@ -20,6 +20,11 @@ pub fn duration(time: Duration) -> String {
         long => Duration::from_secs(long.as_secs()),
     };
     humantime::format_duration(rounded).to_string()
+}
+
+/// A moment in UTC, to the second.
+pub fn moment(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
 /// Makes a foreign text safe for one line of a terminal: escapes characters that control the

@@ -14,16 +14,20 @@ mod transfer;
 mod wait_display;
 mod wait_limit;
 
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
-use std::process;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+use std::{io, process};
 
 use nix::sys::signal::{Signal, raise};
 use rwlease::{Client, ErrorKind, Fsync, ReleaseOutcome};
 use tokio::time::sleep;
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{CANNOT_RUN, CliError, ExitStatus, LOST, NOT_FOUND, SYSTEM, error_chain};
+use crate::exit::{
+    CANNOT_RUN, CliError, ExitStatus, LOST, NOT_FOUND, SYSTEM, error_chain_without_lock,
+};
+use crate::format;
 use crate::messages::{print_error, print_in_background};
 use crate::signals::{self, Signals};
 use deadlines::Deadlines;
@@ -35,6 +39,10 @@ use wait_limit::WaitLimit;
 
 /// How long a process that was told to end tries to leave the queue.
 const QUEUE_EXIT_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// The same with `--at-least`. A call that was not answered can have taken the lock for all of that
+/// time.
+const AT_LEAST_EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long it still waits for the answer to a release, or for the reason of a loss.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -90,17 +98,17 @@ pub async fn run(servers: &ServerArgs, mut args: args::RunArgs) -> Result<ExitSt
     if let Ok(CommandEnd::NotRun(_)) = outcome {
         held.cancel_at_least();
     }
-    monitor.remaining();
+    let free_at = end_at_server(monitor.remaining());
     let clues = monitor.clues().await;
-    let given_back = release(&args.name, held, &mut signals).await;
+    let given_back = release(held, &mut signals).await;
     let is_gone = given_back == ReleaseReport::LeaseLost;
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
     match outcome? {
-        CommandEnd::NotRun(failure) => Err(failure),
+        CommandEnd::NotRun(failure) => Err(failure.and(&given_back.describe(free_at))),
         CommandEnd::ByItself(status) if !is_gone => {
             if let ReleaseReport::Unknown(why) = given_back {
-                print_error(&why);
+                print_error(&format!("lock `{}`: {why}; its lease ends it", args.name));
             }
             Ok(exit_of(status))
         }
@@ -167,8 +175,33 @@ async fn acquire(
         true => wait_display::holders(wanted).await,
         false => None,
     };
-    locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
+    leave(locks, args, signals).await;
     Err(holders.into_iter().fold(failure, CliError::with_note))
+}
+
+/// Leaves the queue, and releases what a call in doubt may have taken. A signal ends the wait for
+/// the servers.
+async fn leave(locks: &Client, args: &args::RunArgs, signals: &mut Signals) {
+    let Some(least) = args.at_least else {
+        locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
+        return;
+    };
+    let free_at = end_at_server(least.max(args.lease));
+    let told = async {
+        wait_termination_signal(signals).await;
+        sleep(RELEASE_TIMEOUT).await;
+    };
+    let is_free = tokio::select! {
+        left = locks.shutdown(AT_LEAST_EXIT_TIMEOUT) => left.is_empty(),
+        () = told => false,
+    };
+    if !is_free {
+        let until = format::moment(free_at);
+        print_error(&format!(
+            "lock `{}`: the servers did not reply to its release; it may stay taken until {until}, see `rwlease status`",
+            args.name
+        ));
+    }
 }
 
 /// Resolves at the first signal that asks this process to end.
@@ -185,6 +218,15 @@ async fn wait_termination_signal(signals: &mut Signals) -> ExitStatus {
     }
 }
 
+/// When a lease that ends here in that time has ended at the server: a margin later.
+fn end_at_server(left: Duration) -> SystemTime {
+    /// More than the library accepts.
+    const MAX_LEASE: Duration = Duration::from_secs(100 * 24 * 3600);
+    /// More than any default margin.
+    const MARGIN: Duration = Duration::from_secs(1);
+    SystemTime::now() + left.min(MAX_LEASE) + MARGIN
+}
+
 /// How the release ended.
 #[derive(PartialEq, Eq)]
 enum ReleaseReport {
@@ -195,31 +237,50 @@ enum ReleaseReport {
     Unknown(String),
 }
 
+impl ReleaseReport {
+    fn of(released: rwlease::Result<ReleaseOutcome>) -> ReleaseReport {
+        match released {
+            Ok(ReleaseOutcome::AlreadyLost) => ReleaseReport::LeaseLost,
+            Ok(ReleaseOutcome::Unknown) => {
+                ReleaseReport::Unknown("the servers did not reply to the release".to_owned())
+            }
+            Ok(_) => ReleaseReport::Released,
+            Err(error) => ReleaseReport::Unknown(error_chain_without_lock(&error)),
+        }
+    }
+
+    /// Says whether the lock is free. It is free at that moment in any case.
+    fn describe(&self, free_at: SystemTime) -> String {
+        match self {
+            ReleaseReport::Released => "the lock is released".to_owned(),
+            ReleaseReport::LeaseLost => "the lease of the lock has ended".to_owned(),
+            ReleaseReport::Unknown(why) => {
+                format!("{why}; the lock may stay taken until {}", format::moment(free_at))
+            }
+        }
+    }
+}
+
 /// Releases the lock after the command has ended. A signal ends the wait for the servers, because
 /// the lease frees the lock, and so does the end of the lease.
-async fn release(name: &str, held: HeldGuard, signals: &mut Signals) -> ReleaseReport {
+async fn release(held: HeldGuard, signals: &mut Signals) -> ReleaseReport {
     let left = held.lease().remaining();
     if left.is_zero() {
         drop(held); // the servers may have it still, and are told in the background
         return ReleaseReport::LeaseLost;
     }
-    let uncertain =
-        |why| ReleaseReport::Unknown(format!("lock `{name}`: {why}; its lease ends it"));
     let told = async {
         wait_termination_signal(signals).await;
         sleep(RELEASE_TIMEOUT).await;
     };
     let released = tokio::select! {
         released = held.release() => released,
-        () = told => return uncertain("a signal interrupted its release"),
+        () = told => {
+            return ReleaseReport::Unknown("a signal interrupted the release".to_owned());
+        }
         () = sleep(left) => Ok(ReleaseOutcome::Unknown),
     };
-    match released {
-        Ok(ReleaseOutcome::AlreadyLost) => ReleaseReport::LeaseLost,
-        Ok(ReleaseOutcome::Unknown) => uncertain("the servers did not reply to its release"),
-        Ok(_) => ReleaseReport::Released,
-        Err(error) => ReleaseReport::Unknown(error_chain(&error)),
-    }
+    ReleaseReport::of(released)
 }
 
 fn exit_of(status: process::ExitStatus) -> ExitStatus {
@@ -229,16 +290,13 @@ fn exit_of(status: process::ExitStatus) -> ExitStatus {
     }
 }
 
-fn spawn_error(command: &str, error: &std::io::Error) -> CliError {
+fn spawn_error(command: &OsStr, error: &io::Error) -> CliError {
+    let command = command.to_string_lossy();
     match error.kind() {
-        std::io::ErrorKind::NotFound => CliError::new(
-            NOT_FOUND,
-            format!("cannot run {command}: no such command; the lock is released"),
-        ),
-        _ => CliError::new(
-            CANNOT_RUN,
-            format!("cannot run {command}: {error}; the lock is released"),
-        ),
+        io::ErrorKind::NotFound => {
+            CliError::new(NOT_FOUND, format!("cannot run {command}: no such command"))
+        }
+        _ => CliError::new(CANNOT_RUN, format!("cannot run {command}: {error}")),
     }
 }
 

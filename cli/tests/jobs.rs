@@ -1,15 +1,19 @@
 //! The recipes of `docs/jobs.md`: each is run as it stands there.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use rustix::process::Signal;
 use rwlease::Client;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::fixture::{RWLEASE, Ran, Tool, alone, hearing, ran};
-use testkit::{Result, StandaloneServer, TempFolder};
+use crate::fixture::{RWLEASE, Ran, Running, Tool, alone, hearing, ran};
+use testkit::{
+    CutPoint, Error, Fake, Proxy, ProxyFlow, Result, ServerAct, StandaloneServer, TempFolder,
+};
 
 const PAGE: &str = include_str!("../../docs/jobs.md");
 
@@ -170,6 +174,84 @@ async fn run_at_least_of_a_command_that_cannot_run_frees_the_lock() -> Result {
     }
     tool.exits(&["run", "--at-least", "60s", "x", "--", "sh", "-c", "exit 127"], 127).await?;
     assert!(tool.status("x").await?["writer"].is_object(), "the command has run");
+    Ok(())
+}
+
+/// A run of a job whose acquire the server has executed, without a reply. No call gets through to
+/// the server until the proxy is healed.
+async fn in_doubt(server: &StandaloneServer, timeout: &str) -> Result<(Proxy, Running)> {
+    // The server must know the scripts: the trap is for the first call.
+    Tool::new([server.url()]).exits(&["run", "other", "--", "true"], 0).await?;
+    let proxy = Proxy::start(server).await?;
+    proxy.replies(ProxyFlow::Slow(Duration::from_millis(300))); // no second try comes before the cut
+    let executed = proxy.trap("rwlease:{doubtful}", CutPoint::AfterIt);
+    let options = ["run", "--at-least", "60s", "--lease", "3s", "--ok-if-held"];
+    let job = ["--timeout", timeout, "{doubtful}", "--", "true"];
+    let run = Tool::new([proxy.url()]).start(&[&options[..], &job].concat())?;
+    executed.await.map_err(|_| Error::new("no acquire was sent"))?;
+    proxy.close();
+    Ok((proxy, run))
+}
+
+#[tokio::test]
+async fn run_at_least_in_doubt_frees_the_lock_when_the_servers_are_back() -> Result {
+    let (server, tool) = alone().await?;
+    let (proxy, run) = in_doubt(&server, "1s").await?;
+    let left = tool.status("{doubtful}").await?["writer"]["lease_remaining"].as_f64();
+    assert!(left.is_some_and(|left| left > 50.0), "it is taken: {left:?}");
+    sleep(Duration::from_secs(4)).await;
+    proxy.heal();
+    let ran = run.ended().await?;
+    assert!(matches!(ran.status, Some(69 | 75)) && ran.err.lines().count() == 1, "{ran:?}");
+    let writer = tool.status("{doubtful}").await?["writer"].clone();
+    assert!(writer.is_null(), "other machines run the job: {writer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_at_least_in_doubt_says_until_when_the_lock_may_stay_taken() -> Result {
+    let (server, _) = alone().await?;
+    let (_proxy, run) = in_doubt(&server, "1s").await?;
+    let ran = run.ended().await?.expect_err_lines(69, 2);
+    ran.expect_err(&["`{doubtful}`", "it may stay taken until 20"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_at_least_in_doubt_ends_at_a_second_signal() -> Result {
+    let (server, _) = alone().await?;
+    let (_proxy, run) = in_doubt(&server, "1m").await?;
+    for _ in 0..2 {
+        run.signal(Signal::TERM)?;
+        sleep(Duration::from_secs(1)).await;
+    }
+    run.ended().await?.expect_err_lines(143, 1).expect_err(&["it may stay taken until 20"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_of_a_command_that_cannot_run_says_released_only_when_it_is() -> Result {
+    let server = StandaloneServer::start().await?;
+    let is_acquired = AtomicBool::new(false);
+    // The text of the acquire is the last that it answers.
+    let front = Fake::before(&server, move |heard| {
+        let is_script = heard.is("EVAL") || heard.is("EVALSHA");
+        match is_script && is_acquired.load(Ordering::SeqCst) {
+            true => Vec::new(),
+            false => {
+                is_acquired.fetch_or(heard.is("EVAL"), Ordering::SeqCst);
+                ServerAct::forward(heard)
+            }
+        }
+    })
+    .await?;
+    let folder = TempFolder::new("cannot-run-in-doubt")?;
+    let script = folder.write_program("script", "#!/no/such/interpreter\n")?;
+    let tool = Tool::new([front.url()]);
+    let ran = tool.run(&["run", "--quiet", "--lease", "2s", "x", "--", &script]).await?;
+    let ran = ran.expect_err_lines(127, 1);
+    ran.expect_err(&["no such command", "the lock may stay taken until 20"]);
+    assert!(!ran.err.contains("the lock is released"), "{ran:?}");
     Ok(())
 }
 

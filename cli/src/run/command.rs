@@ -94,9 +94,9 @@ impl SupervisedCommand {
         })
     }
 
-    /// Returns true if the ended process was not able to run the command.
-    pub fn has_launch_failed(&mut self) -> bool {
-        self.launch_failure.take().is_some_and(FailureReport::has_arrived)
+    /// Returns why the ended process was not able to run the command. `None` if it ran it.
+    pub fn launch_error(&mut self) -> Option<io::Error> {
+        self.launch_failure.take()?.error()
     }
 
     /// The next event of the command. Cancel safe.

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 
+use nix::errno::Errno;
 use tokio::process::{self, Child};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -23,7 +24,7 @@ use super::{program, spawn_error};
 /// parent's descriptor for [`FailureReport`] and the command follow.
 const LAUNCH: &str = "__launch";
 
-/// A pipe by which the launched process tells its parent that it could not become the command. Its
+/// A pipe by which the launched process tells its parent why it could not become the command. Its
 /// exit status alone can be a status of the command.
 pub struct FailureReport {
     reader: PipeReader,
@@ -36,17 +37,21 @@ impl FailureReport {
         Ok(FailureReport { reader, writer })
     }
 
-    /// Returns true if the launched process, which has ended, had not become the command.
-    pub fn has_arrived(self) -> bool {
+    /// Returns why the launched process, which has ended, had not become the command. `None` if it
+    /// had.
+    pub fn error(self) -> Option<io::Error> {
         let FailureReport { mut reader, writer } = self;
         drop(writer); // the read would wait for it
-        reader.read(&mut [0]).is_ok_and(|len| len > 0)
+        let mut code = [0; size_of::<i32>()];
+        reader.read_exact(&mut code).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
     }
 
     /// Reports in the launched process, which does not inherit the pipe.
-    fn send(parent: &OsStr, descriptor: &OsStr) -> io::Result<()> {
+    fn send(parent: &OsStr, descriptor: &OsStr, error: &io::Error) -> io::Result<()> {
+        let code = error.raw_os_error().unwrap_or(Errno::EIO as i32);
         let pipe = Path::new("/proc").join(parent).join("fd").join(descriptor);
-        OpenOptions::new().write(true).open(pipe)?.write_all(b"1")
+        OpenOptions::new().write(true).open(pipe)?.write_all(&code.to_ne_bytes())
     }
 }
 
@@ -111,8 +116,10 @@ pub fn become_command(mut arguments: impl Iterator<Item = OsString>) -> ExitCode
     if let Some(mut script) = program::by_shell(&words, &error) {
         error = script.exec();
     }
-    let _ = FailureReport::send(&parent, &descriptor); // without it, the command counts as run
-    spawn_error(&name.to_string_lossy(), &error).report()
+    match FailureReport::send(&parent, &descriptor, &error) {
+        Ok(()) => ExitCode::FAILURE,                  // the parent prints it
+        Err(_) => spawn_error(name, &error).report(), // the command counts as run
+    }
 }
 
 /// Requests SIGKILL for the death of the parent. Returns false if the parent has died already.

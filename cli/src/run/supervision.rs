@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::command::{CommandEvent, Orphan, SupervisedCommand};
 use super::deadlines::{DeadlineAction, Deadlines};
 use super::loss::LeaseMonitor;
-use super::{ID, TOKEN, exit_of, group, spawn_error};
+use super::{ID, TOKEN, group, spawn_error};
 use crate::args::RunArgs;
 use crate::exit::{CliError, LOST};
 use crate::format;
@@ -24,7 +24,7 @@ const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How the command ended.
 pub enum CommandEnd {
-    /// It was not run. A launched process may have printed the message before.
+    /// It was not run.
     NotRun(CliError),
     ByItself(ExitStatus),
     /// It ended while the lease was being lost: within the grace, or by SIGKILL.
@@ -53,10 +53,7 @@ pub async fn run_under(
     let started = SupervisedCommand::start(&args.command, &environment, Orphan::Dies).await;
     let mut command = match started {
         Ok(command) => command,
-        Err(error) => {
-            let failure = spawn_error(&args.command[0].to_string_lossy(), &error);
-            return Ok(CommandEnd::NotRun(failure));
-        }
+        Err(error) => return Ok(CommandEnd::NotRun(spawn_error(&args.command[0], &error))),
     };
     let mut is_risk_printed = false;
     loop {
@@ -87,10 +84,12 @@ pub async fn run_under(
                 CommandEvent::Ended(_) if command.terminated_at().is_some() => {
                     return wait_for_group(monitor, deadlines, &mut command).await;
                 }
-                CommandEvent::Ended(status) if command.has_launch_failed() => {
-                    return Ok(CommandEnd::NotRun(exit_of(status).into()));
+                CommandEvent::Ended(status) => {
+                    return Ok(match command.launch_error() {
+                        Some(error) => CommandEnd::NotRun(spawn_error(&args.command[0], &error)),
+                        None => CommandEnd::ByItself(status),
+                    });
                 }
-                CommandEvent::Ended(status) => return Ok(CommandEnd::ByItself(status)),
                 CommandEvent::Stopped(signal) => on_stopped(&mut command, signal, || lease.is_held()),
             },
             signal = signals.next() => forward_signal(&args.name, &mut command, signal),

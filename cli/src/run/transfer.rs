@@ -9,9 +9,12 @@ use super::command::{CommandEvent, Orphan, SupervisedCommand};
 use super::held_guard::HeldGuard;
 use super::supervision::{forward_signal, on_stopped};
 use super::wait_limit::WaitLimit;
-use super::{ID, QUEUE_EXIT_TIMEOUT, TOKEN, exit_of, spawn_error, wait_termination_signal};
+use super::{
+    ID, QUEUE_EXIT_TIMEOUT, ReleaseReport, TOKEN, end_at_server, exit_of, spawn_error,
+    wait_termination_signal,
+};
 use crate::args::RunArgs;
-use crate::exit::{CliError, ExitStatus};
+use crate::exit::{CliError, ExitStatus, error_chain_without_lock};
 use crate::signals::Signals;
 
 /// Passes the transfer to the command. Other users can see the arguments of a process, but not its
@@ -97,16 +100,18 @@ pub async fn run(
     let started = match wait_limit.left() {
         Ok(_) => SupervisedCommand::start(&args.command, &environment, Orphan::StillRunning)
             .await
-            .map_err(|error| spawn_error(&args.command[0].to_string_lossy(), &error)),
+            .map_err(|error| spawn_error(&args.command[0], &error)),
         Err(failure) => Err(failure),
     };
     let mut command = match started {
         Ok(command) => command,
         Err(failure) => {
-            if let Ok(guard) = locks.accept_transfer(&outgoing).await {
-                let _ = guard.release().await;
-            }
-            return Err(failure);
+            let free_at = end_at_server(args.lease);
+            let released = match locks.accept_transfer(&outgoing).await {
+                Ok(guard) => ReleaseReport::of(guard.release().await),
+                Err(error) => ReleaseReport::Unknown(error_chain_without_lock(&error)),
+            };
+            return Err(failure.and(&released.describe(free_at)));
         }
     };
     loop {
