@@ -86,8 +86,8 @@ impl AnyStatus {
             // If it is no lock, it may be a semaphore.
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 match semaphore::query(locks, name, extent).await {
-                    Ok(status) => Ok(AnyStatus::Semaphore(lock, status)),
-                    Err(_) => Err(error),
+                    Err(other) if other.kind() == ErrorKind::WrongType => Err(error),
+                    failure => failure.map(|status| AnyStatus::Semaphore(lock, status)),
                 }
             }
             Err(error) => Err(error),

@@ -114,3 +114,22 @@ async fn slot_needs_no_server() -> Result {
     assert_eq!(ran.out, format!("{shared:>5}  order:{{42}}\n{shared:>5}  {{42}}\n11174  a\n"));
     Ok(())
 }
+
+/// A key that is no lock may be a semaphore: that is a second query.
+#[tokio::test]
+async fn status_whose_second_query_is_refused_says_so() -> Result {
+    let (server, tool) = alone().await?;
+    let locks = Client::connect([server.url()]).await?;
+    let _permit = locks.semaphore("s", 2)?.acquire(1).await?;
+    let _lock = locks.rwlock("a")?.write().await?;
+    tool.exits(&["status", "a"], 0).await?;
+    tool.exits(&["run", "--timeout", "0s", "b", "--", "true"], 0).await?;
+    // The server knows the scripts of locks, and the user may load no other.
+    server.run_words::<()>("ACL SETUSER poor on nopass ~* &* +@all -eval").await?;
+    let poor = Tool::new([server.url().replace("redis://", "redis://poor:any@")]);
+    poor.exits(&["status", "a"], 0).await?;
+    for args in [&["status", "s"][..], &["list"], &["run", "--timeout", "0s", "s", "--", "true"]] {
+        poor.exits(args, 77).await?.expect_err(&["eval"]);
+    }
+    Ok(())
+}
