@@ -20,6 +20,10 @@ use finding::Severity;
 
 pub async fn doctor(servers: &ServerArgs) -> Result<ExitStatus, CliError> {
     servers.check()?;
+    if servers.wait_for_servers.is_some() {
+        // Why there is no client for locks is for the checks to say.
+        let _ = servers.connect().await;
+    }
     let deployment = probe::probe_deployment(servers).await?;
     let mut findings = checks::all(&deployment);
     findings.extend(identity::all(&deployment));

@@ -25,6 +25,19 @@ async fn run_wait_for_servers_runs_after_a_late_start_and_prints_one_line() -> R
 }
 
 #[tokio::test]
+async fn doctor_wait_for_servers_checks_a_server_that_starts_later() -> Result {
+    let (server, tool) = alone().await?;
+    server.kill()?;
+    tool.doctor(69).await?;
+    let mut doctor = tool.start(&["--wait-for-servers", "50s", "doctor"])?;
+    let line = doctor.err_line().await?;
+    assert!(line.contains("waiting up to 50s"), "{line}");
+    server.restart().await?;
+    doctor.ended().await?.expect_err_lines(0, 0).expect_out(&["a lock was taken"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn wait_for_servers_ends_at_its_time_and_at_a_wrong_password() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     let began = Instant::now();
