@@ -153,9 +153,13 @@ fn is_replica(facts: &NodeFacts) -> Option<Finding> {
     let is_replica = facts.info.get("role")? == "slave";
     let part = |name| facts.info.get(name).map_or("?", String::as_str);
     is_replica.then(|| {
-        let (host, port) = (part("master_host"), part("master_port"));
+        let (host, port) = (part("master_host").to_owned(), part("master_port"));
+        let master = match port.parse() {
+            Ok(port) => Address { host, port }.to_string(),
+            Err(_) => format!("{host}:{port}"),
+        };
         let says = format!(
-            "is a replica of {host}:{port}, and grants no locks; name the primary, or an endpoint that follows it"
+            "is a replica of {master}, and grants no locks; name the primary, or an endpoint that follows it"
         );
         Finding::error(says)
     })

@@ -522,6 +522,9 @@ pub fn fields(text: &str) -> BTreeMap<String, String> {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port), // IPv6
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
     }
 }
