@@ -1,22 +1,60 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::fixture::Tool;
+use crate::fixture::{LONG, Tool};
 use testkit::{Balancer, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer};
 
 #[tokio::test]
 async fn doctor_of_a_healthy_cluster_finds_nothing() -> Result {
-    let cluster = Cluster::start_with(ClusterConfig::of(2, 1).line("appendonly yes")).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 1).line("appendonly yes")).await?;
     let ran = Tool::new([cluster.node(3).url()]).doctor(0).await?;
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
     ran.expect_out(&[
-        "a cluster of 2 masters and 2 replicas",
+        "a cluster of 3 masters and 3 replicas",
         "a lock was taken, handed over",
         "noeviction",
         "1 replica in step",
         "the nodes' clocks are at most",
     ]);
     assert!(!ran.out.contains('\x1b'), "colour is for terminals");
+    ran.expect_line("note", &["cluster-require-full-coverage is yes"]);
+    for node in cluster.nodes() {
+        node.run_words::<()>("CONFIG SET cluster-require-full-coverage no").await?;
+    }
+    let ran = Tool::new(cluster.urls()).doctor(0).await?;
+    assert!(!ran.out.contains("full-coverage"), "{}", ran.out);
     Ok(())
+}
+
+#[tokio::test]
+async fn doctor_warns_of_masters_too_few_for_an_election() -> Result {
+    for (masters, others) in [(1, "no master is left"), (2, "the other one is no majority")] {
+        let shape = ClusterConfig::of(masters, 1).line("appendonly yes");
+        let cluster = Cluster::start_with(shape).await?;
+        let ran = Tool::new(cluster.urls()).doctor(0).await?;
+        ran.expect_line("warning", &["fewer than 3 masters", others]);
+        assert!(ran.out.ends_with("0 wrong, 1 warning\n"), "{}", ran.out);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_warns_of_replicas_that_never_take_over() -> Result {
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 2).line("appendonly yes")).await?;
+    let tool = Tool::new(cluster.urls());
+    let replicas = cluster.replicas_of(0).await?;
+    let bar = "CONFIG SET cluster-replica-no-failover yes";
+    cluster.node(replicas[0]).run_words::<()>(bar).await?;
+    let master = cluster.node(0).address();
+    let barred = async |level, says| -> Result {
+        let seen = async {
+            while !tool.run(&["doctor"]).await?.has_line(level, &[&master, says]) {}
+            Ok(())
+        };
+        tokio::time::timeout(LONG, seen).await? // the master hears of it a little later
+    };
+    barred("ok", "2 replicas in step, of which 1 never take over").await?;
+    cluster.node(replicas[1]).run_words::<()>(bar).await?;
+    barred("warning", "has only replicas that never take over").await
 }
 
 #[tokio::test]
@@ -113,13 +151,13 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
     let locker = "user locker on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
                   +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
                   +hdel +pexpireat +spublish +get +set +scan +config|get +cluster|nodes";
-    let shape = ClusterConfig::of(1, 1).line("appendonly yes").line(locker);
+    let shape = ClusterConfig::of(3, 1).line("appendonly yes").line(locker);
     let cluster = Cluster::start_with(shape).await?;
     let tool = Tool::new([cluster.node(0).url().replace("redis://", "redis://locker:p@")]);
     let ran = tool.run(&["doctor"]).await?;
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
 
-    let (master, replica) = (cluster.node(0), cluster.node(1));
+    let (master, replica) = (cluster.node(0), cluster.node(3));
     for (at, without, told) in [
         (master, "-asking", "give +asking"),
         (master, "-eval", "give +eval"),

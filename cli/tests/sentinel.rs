@@ -1,6 +1,8 @@
 //! A server that sentinels watch.
 
-use crate::fixture::Tool;
+use tokio::time::timeout;
+
+use crate::fixture::{LONG, Tool};
 use testkit::{Result, SentinelConfigForTest, SentinelDeployment, ServerSettings};
 
 #[tokio::test]
@@ -113,6 +115,45 @@ async fn doctor_reports_few_slow_and_dead_sentinels() -> Result {
     ]);
     assert!(!ran.out.contains("cut off"), "{}", ran.out);
     sentinels.sentinel(1).kill()?;
-    Tool::new([sentinels.url()]).doctor(0).await?.expect_out(&["this sentinel cannot be queried"]);
+    let ran = Tool::new([sentinels.url()]).doctor(0).await?;
+    ran.expect_out(&[
+        "this sentinel cannot be queried",
+        "1 of 2 sentinels live, and a failover takes 2: no replica takes over",
+    ]);
+    Ok(())
+}
+
+/// The URL names one of the sentinels, which knows how the others are.
+#[tokio::test]
+async fn doctor_warns_of_dead_sentinels_that_no_url_names() -> Result {
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest {
+        servers: ServerSettings::default().line("appendonly yes").line("min-replicas-to-write 1"),
+        ..SentinelConfigForTest::of(2)
+    })
+    .await?;
+    let tool = Tool::new([sentinels.url_of(&sentinels.sentinels()[..1], "mymaster")]);
+    for (dead, says) in
+        [(1, "if one more fails, no replica takes over"), (2, "takes 2: no replica")]
+    {
+        sentinels.sentinel(dead).kill()?;
+        let seen = async {
+            while !tool.run(&["doctor"]).await?.has_line("warning", &["sentinels live", says]) {}
+            Ok::<_, testkit::Error>(())
+        };
+        timeout(LONG, seen).await??;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_warns_of_a_replica_that_sentinels_never_promote() -> Result {
+    let servers = ServerSettings::default().line("appendonly yes").line("replica-priority 0");
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest {
+        servers,
+        ..SentinelConfigForTest::default()
+    })
+    .await?;
+    let ran = Tool::new([sentinels.url()]).doctor(0).await?;
+    ran.expect_line("warning", &["has only replicas that never take over"]);
     Ok(())
 }

@@ -27,6 +27,9 @@ const RUN_OUTAGE: Duration =
 /// How many times the node timeout a failover takes, as measured; somewhat more in the worst case.
 const FAILOVER_NODE_TIMEOUTS: f64 = 2.5;
 
+/// With fewer, the others are no majority when one dies, and no replica is elected.
+const MIN_MASTERS: usize = 3;
+
 /// The share of its memory that a server may use without a warning.
 const MEMORY_WARNING_RATIO: f64 = 0.9;
 
@@ -35,6 +38,7 @@ const MAX_REPLICA_SILENCE: u64 = 10;
 
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
     let mut findings: Vec<Finding> = deployment_shape(deployment).into_iter().collect();
+    findings.extend(election(deployment));
     findings.extend(coverage(deployment));
     findings.extend(agreement(deployment));
     findings.extend(clocks(deployment));
@@ -56,12 +60,13 @@ fn at_node(deployment: &Deployment, node: &Node, facts: &NodeFacts) -> Vec<Findi
     findings.extend(state(facts));
     findings.extend(expiry(facts));
     findings.extend(failover(facts));
+    findings.extend(full_coverage(facts));
     match node.role {
         Role::Replica => findings.extend(replication_link(facts)),
         Role::Single | Role::Master(_) => {
             findings.extend(hidden_cluster(deployment, facts));
             let takes_over = deployment.is_cluster || deployment.sentinels.is_some();
-            findings.extend(replicas(facts, takes_over));
+            findings.extend(replicas(facts, takes_over, barred_replicas(deployment, facts)));
             findings.extend(lone_replica(facts));
             findings.extend(restart(facts));
         }
@@ -88,6 +93,22 @@ fn deployment_shape(deployment: &Deployment) -> Option<Finding> {
     let masters = format::with_noun(masters as u64, "master", "masters");
     let replicas = format::with_noun(replicas as u64, "replica", "replicas");
     Some(Finding::ok(format!("a cluster of {masters} and {replicas}")))
+}
+
+/// Whether the masters that are left can elect a replica of one that dies.
+fn election(deployment: &Deployment) -> Option<Finding> {
+    let is_master = |node: &&Node| matches!(node.role, Role::Master(_));
+    let masters = deployment.nodes.iter().filter(is_master).count();
+    let others = match masters {
+        1 => "no master is left to elect",
+        _ => "the other one is no majority that could elect",
+    };
+    (deployment.is_cluster && (1..MIN_MASTERS).contains(&masters)).then(|| {
+        Finding::warning(format!(
+            "fewer than {MIN_MASTERS} masters: when one dies, {others} its replica, and its locks wait until it is back; \
+             run at least {MIN_MASTERS}, unless the service itself promotes replicas"
+        ))
+    })
 }
 
 /// A node of a cluster that does not serve `CLUSTER`, and so looks like a single server.
@@ -304,8 +325,30 @@ pub fn survives_outage(takes: Duration, setting: &str) -> Option<Finding> {
     ))
 }
 
-/// `takes_over`: whether a replica would.
-fn replicas(facts: &NodeFacts, takes_over: bool) -> Option<Finding> {
+fn full_coverage(facts: &NodeFacts) -> Option<Finding> {
+    (facts.requires_coverage == Some(true)).then(|| {
+        Finding::info(
+            "cluster-require-full-coverage is yes: while one slot has no master, no lock of any slot is granted; \
+             set it to no if the other locks shall go on",
+        )
+    })
+}
+
+/// The number of replicas that never take over from the master. Sentinels go by the priority that
+/// the replicas report.
+fn barred_replicas(deployment: &Deployment, master: &NodeFacts) -> usize {
+    if deployment.sentinels.is_none() {
+        return master.barred_replicas;
+    }
+    let replicas = deployment.nodes.iter().filter(|node| node.role == Role::Replica);
+    let priorities = replicas
+        .filter_map(|node| node.facts.as_ref().ok()?.info.get("slave_priority"))
+        .filter(|priority| *priority == "0");
+    priorities.count()
+}
+
+/// `takes_over`: whether a replica would. `barred`: the number of replicas that never do.
+fn replicas(facts: &NodeFacts, takes_over: bool, barred: usize) -> Option<Finding> {
     let connected: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     let states = (0..connected).filter_map(|number| facts.info.get(&format!("slave{number}")));
     let is_well = |state: &&String| {
@@ -322,10 +365,17 @@ fn replicas(facts: &NodeFacts, takes_over: bool) -> Option<Finding> {
             "{} of {connected} replicas are not in step; see INFO replication there",
             connected - well
         )),
-        _ => Finding::ok(format!(
-            "{} in step",
-            format::with_noun(well as u64, "replica", "replicas")
-        )),
+        (_, well) if takes_over && barred >= well => Finding::warning(
+            "has only replicas that never take over (cluster-replica-no-failover, or a replica-priority of 0 with sentinels): \
+             when it dies, its locks wait until it is back; let a replica take over",
+        ),
+        _ => {
+            let replicas = format::with_noun(well as u64, "replica", "replicas");
+            match barred {
+                0 => Finding::ok(format!("{replicas} in step")),
+                _ => Finding::ok(format!("{replicas} in step, of which {barred} never take over")),
+            }
+        }
     })
 }
 
@@ -510,7 +560,8 @@ mod tests {
 
     #[test]
     fn master_without_replicas_in_step_is_a_warning() {
-        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields), true).unwrap().severity;
+        let level =
+            |fields: &[(&str, &str)]| replicas(&with_info(fields), true, 0).unwrap().severity;
         let (online, late) = ("state=online,lag=0", "state=online,lag=60");
         assert_eq!(level(&[("connected_slaves", "0")]), Severity::Warning);
         assert_eq!(level(&[("connected_slaves", "1"), ("slave0", online)]), Severity::Ok);

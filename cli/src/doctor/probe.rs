@@ -71,9 +71,13 @@ pub struct NodeFacts {
     pub map: Vec<SlotRange>,
     /// The number of slots that are moving from this node or to it.
     pub moving: Option<usize>,
+    /// The number of replicas of this master that never take over.
+    pub barred_replicas: usize,
     pub clock: Option<ClockOffset>,
     /// After how much silence a node is considered dead.
     pub node_timeout: Option<Duration>,
+    /// Whether the node serves no slot while one has no master.
+    pub requires_coverage: Option<bool>,
     /// Whether the server deletes expired keys while it serves calls.
     pub frees_lazily: Option<bool>,
     /// Rights that every lock needs, and the user lacks.
@@ -361,10 +365,13 @@ impl NodeFacts {
         let info: Option<String> = self.try_query(connection, "CLUSTER INFO").await?;
         self.cluster_info = fields(&info.unwrap_or_default());
         let nodes: Option<String> = self.try_query(connection, "CLUSTER NODES").await?;
-        self.moving = nodes.map(|nodes| nodes.matches(" [").count());
+        self.moving = nodes.as_ref().map(|nodes| nodes.matches(" [").count());
+        self.barred_replicas = nodes.map_or(0, |nodes| barred_replicas(&nodes));
         let timeout = self.setting(connection, "cluster-node-timeout").await?;
         self.node_timeout =
             timeout.and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
+        let coverage = self.setting(connection, "cluster-require-full-coverage").await?;
+        self.requires_coverage = coverage.map(|value| value == "yes");
         Ok(())
     }
 
@@ -496,6 +503,24 @@ fn read_range(range: Vec<Value>, source: &Address) -> Option<SlotRange> {
     });
     let nodes = nodes.collect();
     Some(SlotRange { first, last, master: master.unwrap_or_default(), nodes })
+}
+
+/// The number of replicas that never take over from the node that reported this. Reads lines like
+/// `ID ADDRESS slave,nofailover MASTER-ID ...`.
+fn barred_replicas(nodes: &str) -> usize {
+    let node = |line: &'_ str| {
+        let mut words = line.split(' ');
+        let (id, flags) = (words.next()?, words.nth(1)?);
+        Some([id, flags, words.next()?].map(str::to_owned))
+    };
+    let nodes: Vec<[String; 3]> = nodes.lines().filter_map(node).collect();
+    let has = |flags: &str, flag| flags.split(',').any(|own| own == flag);
+    let Some([myself, ..]) = nodes.iter().find(|[_, flags, _]| has(flags, "myself")) else {
+        return 0;
+    };
+    let is_barred =
+        |[_, flags, master]: &&[String; 3]| master == myself && has(flags, "nofailover");
+    nodes.iter().filter(is_barred).count()
 }
 
 /// Each node once, the masters first.

@@ -41,7 +41,10 @@ const OPTIONAL_COMMANDS: [(&str, &str); 13] = [
         "INFO",
         "the hand-off by push, so waiters poll, and checks of the version, the memory and its policy, and the replicas: give +info",
     ),
-    ("CLUSTER NODES", "a check of moving slots: give +cluster|nodes to the user of the doctor"),
+    (
+        "CLUSTER NODES",
+        "checks of moving slots, and of replicas that never take over: give +cluster|nodes to the user of the doctor",
+    ),
     (
         "SSUBSCRIBE",
         "pushes, so waiters poll, and cached locks are plain: give +ssubscribe +sunsubscribe and the channels",
@@ -75,7 +78,7 @@ const OPTIONAL_COMMANDS: [(&str, &str); 13] = [
     ),
     (
         CONFIG_GET,
-        "checks of how long a failover takes, and of how expired keys are deleted: give +config|get to the user of the doctor",
+        "checks of how long a failover takes, of slots that are served without the others, and of how expired keys are deleted: give +config|get to the user of the doctor",
     ),
 ];
 

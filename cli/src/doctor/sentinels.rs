@@ -33,7 +33,11 @@ const OPTIONAL: [(&str, &str, &str); 4] = [
         "SENTINEL MASTER NAME",
         "telling the last failover from those before, and checks of the sentinels and their settings",
     ),
-    ("+sentinel|sentinels", "SENTINEL SENTINELS NAME", "finding sentinels that no URL names"),
+    (
+        "+sentinel|sentinels",
+        "SENTINEL SENTINELS NAME",
+        "finding sentinels that no URL names, and counting those that live",
+    ),
     ("+sentinel|myid", "SENTINEL MYID", "counting a sentinel with two addresses once"),
     ("+subscribe and the channel", "SUBSCRIBE +switch-master", "hearing of a failover at once"),
 ];
@@ -51,6 +55,10 @@ struct SentinelNode {
     address: Address,
     /// What it reports about the master, or why it could not be queried.
     report: Result<BTreeMap<String, String>, String>,
+    /// Whether it does not answer at all.
+    is_away: bool,
+    /// What it reports about the other sentinels. Empty if the user may not ask.
+    others: Vec<BTreeMap<String, String>>,
     /// The optional rights that the user lacks at the sentinel.
     missing_rights: Vec<Finding>,
 }
@@ -105,15 +113,20 @@ impl SentinelFacts {
 
 impl SentinelNode {
     async fn look(entrance: &Prober, address: &Address, name: &str) -> SentinelNode {
-        let mut lacks = Vec::new();
+        let (mut lacks, mut others) = (Vec::new(), Vec::new());
         let said = async {
             let connection = &mut entrance.open(address).await?;
             let says = query_master_fields(connection, name).await?;
+            others =
+                query(connection, &format!("SENTINEL SENTINELS {name}")).await.unwrap_or_default();
             lacks = lacking(connection, name).await?;
             Ok(says)
         };
-        let says = said.await.map_err(|error: RedisError| error.to_string());
-        SentinelNode { address: address.clone(), report: says, missing_rights: lacks }
+        let said: Result<_, RedisError> = said.await;
+        // After an error line of the server it answers, if not to this user.
+        let is_away = said.as_ref().is_err_and(|error| error.code().is_none());
+        let report = said.map_err(|error| error.to_string());
+        SentinelNode { address: address.clone(), report, is_away, others, missing_rights: lacks }
     }
 }
 
@@ -190,17 +203,65 @@ fn at_sentinel(sentinel: &SentinelNode, agreed: &Address) -> Vec<Finding> {
     found.map(|finding| finding.at(sentinel.address.to_string())).collect()
 }
 
+/// The sentinels of the master, as one of them sees them.
+struct Electorate {
+    known: usize,
+    living: usize,
+    /// How many a failover takes: the quorum, and a majority of those that are known.
+    needed: usize,
+}
+
+impl Electorate {
+    /// The view of the sentinel that could sooner begin a failover than the others.
+    fn best(sentinels: &SentinelFacts) -> Option<Electorate> {
+        let away: Vec<&Address> = sentinels
+            .all
+            .iter()
+            .filter(|sentinel| sentinel.is_away)
+            .map(|sentinel| &sentinel.address)
+            .collect();
+        let views =
+            sentinels.all.iter().filter_map(|sentinel| Electorate::seen_by(sentinel, &away));
+        views.max_by_key(|view| view.living as i64 - view.needed as i64)
+    }
+
+    fn seen_by(sentinel: &SentinelNode, away: &[&Address]) -> Option<Electorate> {
+        let says = sentinel.report.as_ref().ok()?;
+        let known = number(says, "num-other-sentinels")? as usize + 1;
+        let is_dead = |other: &&BTreeMap<String, String>| {
+            let flags = other.get("flags").map_or("", String::as_str);
+            let is_away = master(other).is_some_and(|address| away.contains(&&address));
+            is_away || flags.split(',').any(|flag| flag == "s_down" || flag == "o_down")
+        };
+        let dead = match &sentinel.others[..] {
+            [] => away.len().min(known - 1),
+            others => others.iter().filter(is_dead).count(),
+        };
+        let quorum = number(says, "quorum").unwrap_or(0) as usize;
+        let needed = quorum.max(known / 2 + 1);
+        Some(Electorate { known, living: known.saturating_sub(dead), needed })
+    }
+}
+
 fn number_of(sentinels: &SentinelFacts) -> Option<Finding> {
-    let says = sentinels.all.iter().filter_map(|sentinel| sentinel.report.as_ref().ok());
-    let others = says.filter_map(|says| number(says, "num-other-sentinels"));
-    let count = others.max()? as usize + 1;
-    (count < MIN_SENTINELS).then(|| {
-        let counted = format::with_noun(count as u64, "sentinel watches", "sentinels watch");
-        let advice = "run at least three, on separate machines";
-        Finding::warning(format!(
+    let Electorate { known, living, needed } = Electorate::best(sentinels)?;
+    let counted = format::with_noun(known as u64, "sentinel watches", "sentinels watch");
+    let advice = "run at least three, on separate machines";
+    let says = match living {
+        living if living < needed => format!(
+            "{living} of {known} sentinels live, and a failover takes {needed}: no replica takes over; \
+             start the others, or lower the quorum"
+        ),
+        _ if known < MIN_SENTINELS => format!(
             "{counted} the server: if one of them fails, a failover may be impossible; {advice}"
-        ))
-    })
+        ),
+        living if living == needed => format!(
+            "{living} of {known} sentinels live, and a failover takes {needed}: if one more fails, no replica takes over; \
+             start the others, or lower the quorum"
+        ),
+        _ => return None,
+    };
+    Some(Finding::warning(says))
 }
 
 fn failover(sentinels: &SentinelFacts) -> Option<Finding> {
