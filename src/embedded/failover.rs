@@ -22,8 +22,8 @@ impl ClusterWorld {
             self.restart_as_successor(master, lose);
             return Some(master);
         }
-        let is_up = |replica: &usize| self.servers[*replica].health == ProcessState::Up;
-        let replica = replicas.into_iter().find(is_up)?;
+        let can_win = |replica: &usize| self.servers[*replica].learns_topology();
+        let replica = replicas.into_iter().find(can_win)?;
         self.promote_replica(master, replica, lose);
         Some(replica)
     }
@@ -49,6 +49,10 @@ impl ClusterWorld {
                 server.role = ServerRole::ReplicaOf(new);
                 server.follow_another(offset);
             }
+        }
+        // The isolation of the old master is none from the new one.
+        for replica in self.replicas_of(new).collect::<Vec<_>>() {
+            self.resume_replication(replica);
         }
         Arc::make_mut(&mut self.slots).replace(old, new);
         self.propagate_topology();

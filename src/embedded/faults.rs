@@ -65,15 +65,16 @@ impl FaultInjector {
 impl FaultInjector {
     /// Lets a replica replace a master. It lacks the last `lose` writes (a script is one write),
     /// but has everything that it has acknowledged to a `WAIT`. A replica that
-    /// [lags](FaultInjector::lag_replica) has what it had when that began. The new master knows no
-    /// scripts and has no subscribers.
+    /// [lags](FaultInjector::lag_replica) has what it had when that began. So has a replica of an
+    /// [isolated](FaultInjector::isolate) master. The new master knows no scripts and has no
+    /// subscribers.
     ///
     /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it
     /// learns of the promotion later, and until then serves as before. A master without replicas is
     /// replaced by a new process at its address.
     ///
     /// Returns the number of the new master. `None` if `master` is not a master, or if all its
-    /// replicas are stopped.
+    /// replicas are stopped, paused or isolated.
     pub fn promote(&self, master: usize, lose: usize) -> Option<usize> {
         self.change(|world| world.promote(master, lose))
     }
@@ -95,7 +96,7 @@ impl FaultInjector {
         self.change(|world| {
             if world.servers.get(server).is_some_and(|it| it.health == ProcessState::Up) {
                 world.servers[server].health = ProcessState::Paused;
-                world.hold_back(server);
+                world.lag(server);
             }
         });
     }
@@ -116,15 +117,17 @@ impl FaultInjector {
         lock(&self.shared.world).propagate_topology();
     }
 
-    /// Cuts a server off from the other servers, but not from its clients: it learns of no changes.
+    /// Cuts a server off from the other servers, but not from its clients: it learns of no changes,
+    /// and replication stops. The replicas of an isolated master have what it had then, and count
+    /// for none of its `WAIT`s. An isolated replica likewise, and it is not promoted.
     pub fn isolate(&self, server: usize) {
-        self.with_server(server, |server| server.is_isolated = true);
+        self.with_number(server, ClusterWorld::isolate);
     }
 
-    /// Reconnects an isolated server with the others.
+    /// Reconnects an isolated server with the others. Its replicas catch up, unless they
+    /// [lag](FaultInjector::lag_replica). A master that was replaced becomes a replica.
     pub fn rejoin(&self, server: usize) {
-        self.with_server(server, |server| server.is_isolated = false);
-        self.change(ClusterWorld::propagate_topology);
+        self.with_number(server, ClusterWorld::rejoin);
     }
 
     /// Breaks all connections to a server, with their subscriptions. New ones can be made.
@@ -143,7 +146,7 @@ impl FaultInjector {
     /// Stops the replication to a replica. `WAIT` counts the replica only for writes that it has
     /// received. It can still be promoted.
     pub fn lag_replica(&self, replica: usize) {
-        self.with_number(replica, ClusterWorld::hold_back);
+        self.with_number(replica, ClusterWorld::lag);
     }
 
     /// Gives a lagging replica everything that it lacks; it no longer lags.

@@ -1,7 +1,8 @@
 //! What replicas have of their master's writes, and what `WAIT` reports of it.
 //!
 //! A replica that keeps up is not stored: its data are its master's, without the last writes if it
-//! is promoted. A replica that is held back has its own data.
+//! is promoted. A replica that is held back has its own data. A replica is held back while a fault
+//! makes it lag, and while the replica or its master is isolated.
 
 use super::cluster_state::{ClusterWorld, CommandSite};
 use super::keyspace::Keyspace;
@@ -12,9 +13,11 @@ use super::server::{EmbeddedServer, ProcessState, ServerRole};
 /// What a replica has of its master's writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplicaProgress {
-    /// The offset of the last write of its master that a lagging replica has. `None` if it does not
-    /// lag.
+    /// The offset of the last write of its master that a replica has which is held back. `None` if
+    /// it is not.
     lag_offset: Option<u64>,
+    /// A fault makes it lag.
+    is_lagging: bool,
     /// Its master has changed since it was held back, and it has received nothing from the new one.
     from_other_master: bool,
     /// The offset that it has acknowledged to its master.
@@ -38,14 +41,56 @@ impl ClusterWorld {
         let offset = self.servers[at.server].store.offset();
         let replicas: Vec<usize> = self.replicas_of(at.server).collect();
         let counted = replicas.into_iter().filter(|replica| {
+            let is_connected = !self.is_cut_off(*replica);
             let acknowledged = self.servers[*replica].acknowledge(offset);
-            acknowledged.is_some_and(|acknowledged| acknowledged >= covered)
+            acknowledged
+                .filter(|_| is_connected)
+                .is_some_and(|acknowledged| acknowledged >= covered)
         });
         Ok(RedisReply::count(counted.count()))
     }
 
     /// From now on a replica receives none of its master's writes.
-    pub(super) fn hold_back(&mut self, replica: usize) {
+    pub(super) fn lag(&mut self, replica: usize) {
+        self.hold_back(replica);
+        self.servers[replica].replica_progress.is_lagging = true;
+    }
+
+    /// Cuts a server off from the other servers.
+    pub(super) fn isolate(&mut self, server: usize) {
+        self.servers[server].is_isolated = true;
+        for replica in self.replication_links(server) {
+            self.hold_back(replica);
+        }
+    }
+
+    /// Connects an isolated server with the other servers.
+    pub(super) fn rejoin(&mut self, server: usize) {
+        self.servers[server].is_isolated = false;
+        for replica in self.replication_links(server) {
+            self.resume_replication(replica);
+        }
+        self.propagate_topology();
+    }
+
+    /// The server itself if it is a replica, or its replicas.
+    fn replication_links(&self, server: usize) -> Vec<usize> {
+        match self.servers[server].role {
+            ServerRole::ReplicaOf(_) => vec![server],
+            ServerRole::Master => self.replicas_of(server).collect(),
+        }
+    }
+
+    /// Returns true if no message passes between the replica and its master.
+    fn is_cut_off(&self, replica: usize) -> bool {
+        let is_isolated = |server: usize| self.servers[server].is_isolated;
+        match self.servers[replica].role {
+            ServerRole::ReplicaOf(master) => is_isolated(replica) || is_isolated(master),
+            ServerRole::Master => false,
+        }
+    }
+
+    fn hold_back(&mut self, replica: usize) {
         let ServerRole::ReplicaOf(master) = self.servers[replica].role else {
             return;
         };
@@ -58,9 +103,17 @@ impl ClusterWorld {
         }
     }
 
-    /// Gives a replica all that it lacks, and from now on all that its master writes.
+    /// Gives a replica all that it lacks, and from now on all that its master writes. While the two
+    /// are cut off from each other, the replica still receives nothing.
     pub(super) fn catch_up(&mut self, replica: usize) {
-        if self.servers[replica].replica_progress.lag_offset.is_none() {
+        self.servers[replica].replica_progress.is_lagging = false;
+        self.resume_replication(replica);
+    }
+
+    /// The same, unless a fault still makes the replica lag.
+    pub(super) fn resume_replication(&mut self, replica: usize) {
+        let progress = self.servers[replica].replica_progress;
+        if progress.lag_offset.is_none() || progress.is_lagging || self.is_cut_off(replica) {
             return;
         }
         let acknowledged = match self.servers[replica].role {

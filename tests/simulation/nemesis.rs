@@ -262,8 +262,9 @@ impl Nemesis {
             }),
             Fault::TwoMasters => self.with_master(|this, master| {
                 this.faults.isolate(master);
-                let (pause, lose) = (this.ms(0..500), this.rng.usize(0..10));
-                this.then(now + pause, Repair::Promote { master, lose, died: false });
+                let pause = this.ms(0..500);
+                // What the replica loses are the writes from now on, however many they are.
+                this.then(now + pause, Repair::Promote { master, lose: 1, died: false });
             }),
             Fault::Lag => self.with_master_of_a_lock(|this, master| {
                 this.set_lagging(master, true);
@@ -346,6 +347,7 @@ impl Nemesis {
             Repair::Promote { master, lose, died: false } => {
                 let locks = self.locks_of(master);
                 if let Some(new) = self.promote(master, lose, now) {
+                    self.judge_confirmed(&locks, new);
                     let pause = self.ms(100..2_500);
                     for lock in locks {
                         self.checker.split(lock, true);
@@ -382,19 +384,23 @@ impl Nemesis {
         let before = self.contents(&locks, master);
         let new = self.promote(master, lose, now);
         let after = new.and_then(|new| self.contents(&locks, new));
-        if let Some((new, after)) =
-            new.zip(after.as_ref()).filter(|_| fault == Fault::LaggingFailover)
-        {
-            let now = server_ms(&self.engine, new);
-            for (lock, hash) in locks.iter().zip(after) {
-                self.book.judge_confirmed(*lock, &leases_in(hash, now));
-            }
+        if let Some(new) = new.filter(|_| fault == Fault::LaggingFailover) {
+            self.judge_confirmed(&locks, new);
         }
         if before.zip(after).is_some_and(|(before, after)| before != after) {
             self.census.count(fault.name());
         }
         self.faults.start(master);
         self.busy.remove(&master);
+    }
+
+    /// The new master must have what replicas have confirmed.
+    fn judge_confirmed(&self, locks: &[usize], new: usize) {
+        let now = server_ms(&self.engine, new);
+        let hashes = self.contents(locks, new).unwrap_or_default();
+        for (lock, hash) in locks.iter().zip(hashes) {
+            self.book.judge_confirmed(*lock, &leases_in(&hash, now));
+        }
     }
 
     /// Promotes a replica of a master.

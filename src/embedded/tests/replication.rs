@@ -198,3 +198,56 @@ fn a_replica_that_stands_still_lags_and_one_that_is_dead_is_not_connected() {
     shard.engine.faults().stop(replica);
     assert_eq!(shard.connect().wait(), 0);
 }
+
+#[test]
+fn replicas_of_an_isolated_master_confirm_nothing_and_catch_up_when_it_rejoins() {
+    for covers in BOTH {
+        let shard = Shard::new(covers, 2);
+        let session = shard.connect();
+        session.set("before");
+        assert_eq!(session.wait(), 2);
+        shard.engine.faults().isolate(shard.master);
+        assert_eq!(session.wait(), 0, "it hears nothing of what they have");
+        session.set("alone");
+        shard.engine.faults().lag_replica(shard.replicas()[1]);
+        shard.engine.faults().rejoin(shard.master);
+        assert_eq!(session.wait(), 1, "{covers:?}: one lags");
+        shard.catch_up();
+        assert_eq!(session.wait(), 2);
+        assert_eq!(shard.promoted_value(0), text("alone"));
+    }
+}
+
+#[test]
+fn a_replica_that_replaces_an_isolated_master_has_what_that_had_before() {
+    let mut shard = Shard::new(WaitSemantics::OwnWrites, 2);
+    let session = shard.connect();
+    session.set("before");
+    shard.engine.faults().isolate(shard.master);
+    session.set("alone");
+    shard.catch_up(); // it cannot
+    let old = shard.master;
+    shard.master = shard.engine.faults().promote(old, 0).unwrap();
+    let session = shard.connect();
+    assert_eq!(session.call(&["GET", KEY]), text("before"));
+    session.set("after");
+    assert_eq!(session.wait(), 1, "the other replica follows the new master");
+    shard.engine.faults().rejoin(old);
+    assert_eq!(session.wait(), 2);
+}
+
+#[test]
+fn an_isolated_replica_is_neither_counted_nor_promoted_until_it_rejoins() {
+    let shard = Shard::new(WaitSemantics::AllWrites, 2);
+    let session = shard.connect();
+    let replicas = shard.replicas();
+    shard.engine.faults().isolate(replicas[0]);
+    session.set("1");
+    assert_eq!(session.wait(), 1);
+    shard.engine.faults().isolate(replicas[1]);
+    assert_eq!(session.wait(), 0);
+    assert_eq!(shard.engine.faults().promote(shard.master, 0), None);
+    shard.engine.faults().rejoin(replicas[0]);
+    assert_eq!(session.wait(), 1);
+    assert_eq!(shard.promoted_value(0), text("1"));
+}
