@@ -52,6 +52,7 @@ pub struct EmbeddedClusterBuilder {
     masters: usize,
     replicas: usize,
     is_cluster: bool,
+    requires_coverage: bool,
     has_manual_time: bool,
     epoch: Duration,
     wait_semantics: WaitSemantics,
@@ -79,6 +80,7 @@ impl EmbeddedCluster {
             masters: 3,
             replicas: 1,
             is_cluster: true,
+            requires_coverage: false,
             has_manual_time: false,
             epoch: DEFAULT_START_TIME,
             wait_semantics: WaitSemantics::default(),
@@ -206,6 +208,17 @@ impl EmbeddedClusterBuilder {
         self
     }
 
+    /// Makes every server reply `CLUSTERDOWN` to commands with keys while the master of any slot is
+    /// [stopped](super::FaultInjector::stop) and not replaced. Real servers do so by default
+    /// (`cluster-require-full-coverage yes`). Default: the other slots are served.
+    ///
+    /// Real servers do so after `cluster-node-timeout`, these at once. An
+    /// [isolated](super::FaultInjector::isolate) server does not learn of it and serves its slots.
+    pub fn require_full_coverage(mut self) -> Self {
+        self.requires_coverage = true;
+        self
+    }
+
     /// Stops time, which only [`EmbeddedCluster::advance`] moves. Two runs with the same calls
     /// behave the same.
     pub fn manual_time(mut self) -> Self {
@@ -253,6 +266,7 @@ impl EmbeddedClusterBuilder {
             clock,
             epoch: self.epoch,
             is_cluster: self.is_cluster,
+            requires_coverage: self.requires_coverage,
             servers: servers.collect(),
             slots: slots.clone(),
             wait_covers: self.wait_semantics,

@@ -8,7 +8,7 @@ use rwlease_core::slot::Slot;
 
 use super::command_spec::{CommandHandler, CommandSpec};
 use super::reply::{Blob, CommandResult, ErrorReply, RedisReply};
-use super::routing::SlotRedirect;
+use super::routing::{KeyKind, SlotRedirect};
 use super::server::{EmbeddedServer, ServerRole};
 use super::session::WaitSemantics;
 use super::slots::SlotTable;
@@ -21,6 +21,8 @@ pub(super) struct ClusterWorld {
     pub(super) epoch: Duration,
     /// False for a single server without cluster mode.
     pub(super) is_cluster: bool,
+    /// No server serves any slot while one slot has no living master.
+    pub(super) requires_coverage: bool,
     pub(super) servers: Vec<EmbeddedServer>,
     pub(super) slots: Arc<SlotTable>,
     pub(super) wait_covers: WaitSemantics,
@@ -115,8 +117,12 @@ impl ClusterWorld {
         }
         self.servers[at.server].store.begin(at.now / 1000);
         if self.is_cluster {
-            let routed =
-                self.servers[at.server].route(command.keys(args), command.kind(), asked, None);
+            let keys = command.keys(args);
+            let is_served = keys.is_empty() || command.kind() == KeyKind::Channel;
+            if !is_served && !self.servers[at.server].is_isolated && self.lacks_coverage() {
+                return Err(self.client_error(SlotRedirect::ClusterDown));
+            }
+            let routed = self.servers[at.server].route(keys, command.kind(), asked, None);
             routed.map_err(|redirect| self.client_error(redirect))?;
         }
         if command.denies_oom && self.servers[at.server].memory_full {

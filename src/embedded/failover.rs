@@ -80,6 +80,15 @@ impl ClusterWorld {
         self.propagate_topology();
     }
 
+    /// Returns true if a slot has no living master, and so the cluster serves no slot.
+    pub(super) fn lacks_coverage(&self) -> bool {
+        let is_dead = |server: &EmbeddedServer| server.health == ProcessState::Down;
+        self.requires_coverage
+            && self.servers.iter().any(|server| {
+                is_dead(server) && self.slots.ranges().any(|(_, master)| master == server.index)
+            })
+    }
+
     /// Tells all reachable servers who serves which slot.
     pub(super) fn propagate_topology(&mut self) {
         for server in self.servers.iter_mut().filter(|server| server.learns_topology()) {

@@ -10,6 +10,9 @@
 //! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait. There
 //!   are no disks and no `WAITAOF`. Only shard channels can be subscribed to.
 //! - A script that does not end is not stopped.
+//! - While a master is stopped, the slots of the others are served, as with
+//!   `cluster-require-full-coverage no`. For the default of real servers, use
+//!   [`require_full_coverage`](EmbeddedClusterBuilder::require_full_coverage).
 
 mod cluster;
 mod cluster_state;

@@ -288,6 +288,31 @@ fn a_server_refuses_as_it_is_told() {
 }
 
 #[test]
+fn a_slot_without_a_living_master_stops_all_slots_if_full_coverage_is_required() {
+    for is_required in [false, true] {
+        let builder = EmbeddedCluster::builder().manual_time();
+        let builder = if is_required { builder.require_full_coverage() } else { builder };
+        let engine = builder.build();
+        let (master, faults) = (engine.faults().master_of(Slot::of(KEY)), engine.faults());
+        let other = (master + 1) % 3;
+        faults.stop(other);
+        let script = words(&["EVAL", "return redis.call('GET', KEYS[1])", "1", KEY]);
+        for command in [get(), script] {
+            let reply = engine.query(master, &command);
+            match is_required {
+                true => assert_eq!(code(&reply), "CLUSTERDOWN"),
+                false => assert_eq!(reply, RespValue::Nil),
+            }
+        }
+        assert_eq!(engine.query(master, &words(&["PING"])), text("PONG"));
+        faults.promote(other, 0).unwrap();
+        assert_eq!(engine.query(master, &get()), RespValue::Nil, "all slots have a master");
+        faults.stop(faults.replicas(master)[0]);
+        assert_eq!(engine.query(master, &get()), RespValue::Nil, "a replica serves no slot");
+    }
+}
+
+#[test]
 fn the_slots_are_listed_with_masters_and_replicas() {
     let (engine, ..) = engine(1);
     let RespValue::Array(ranges) = engine.query(2, &words(&["CLUSTER", "SLOTS"])) else {
