@@ -20,7 +20,7 @@
 --   queued      ticket, upper bound of the waiters ahead, deadline of the holder (ms, 0: unknown)
 --   busy        deadline of the holder
 --   recalling   deadline of the holder: only cached holders block the caller, and were recalled
---   queue_full  waiters
+--   queue_full  waiters, after the expired ones at the heads of the queue were dropped
 --   too_late    nothing: the call came after not_after, and changed nothing
 -- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS, OOM.
 -- Cost: a free lock HGET, TIME, HSET, and at times PEXPIREAT; for a new key EXISTS and PEXPIREAT. A

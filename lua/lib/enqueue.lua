@@ -10,11 +10,22 @@ local function touch_waiter(waiter)
   save_waiter(waiter)
 end
 
+-- Returns true if the queue has no place for a new waiter. A full queue first loses the expired
+-- waiters at its heads: granting drops none while a writer holds or an upgrader waits.
+local function is_queue_full(mode)
+  if request.max_waiters > 0 and number('waiters') >= request.max_waiters then
+    for _, list_mode in ipairs(mode == 'p' and { 'p' } or { 'r', 'w' }) do
+      first_alive(list_mode)
+    end
+  end
+  return number('waiters') >= request.max_waiters
+end
+
 local function enqueue(mode)
   local terms_error = parse_queue_terms(request)
   if terms_error then
     return terms_error
-  elseif request.ticket == 0 and number('waiters') >= request.max_waiters then
+  elseif request.ticket == 0 and is_queue_full(mode) then
     finish(false)
     return ok_reply('queue_full', has_more_work, number('waiters'))
   end

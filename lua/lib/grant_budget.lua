@@ -17,10 +17,15 @@ local function next_token()
   return token
 end
 
--- Returns the first living waiter of a list. Removes the expired waiters before it.
+-- Returns the first living waiter of a list. Removes the expired waiters before it. If the budget
+-- ends before that, returns an expired waiter, and later calls remove the rest.
 local function first_alive(mode)
   local waiter = neighbor(get(HEAD_FIELD[mode]))
-  while waiter and waiter.id ~= caller_id and not is_alive(waiter) and grants_left > 0 do
+  while waiter and waiter.id ~= caller_id and not is_alive(waiter) do
+    if grants_left <= 0 then
+      has_more_work = 1
+      break
+    end
     unlink(waiter)
     grants_left = grants_left - 1
     waiter = neighbor(get(HEAD_FIELD[mode]))

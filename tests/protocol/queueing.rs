@@ -454,6 +454,74 @@ fn a_queue_has_a_limit() {
 }
 
 #[test]
+fn dead_waiters_at_the_heads_do_not_fill_a_queue() {
+    // Granting reaches no waiter while a writer holds, nor while an upgrader waits.
+    let upgrading = "read/60000 ann1, read/60000 bob1, wait_upgrade ann1";
+    for (start, others) in [("write/60000 ann1", 0), (upgrading, 1)] {
+        let limit = others + 2;
+        let mut lab = Lab::after(start);
+        for dead in [Request::write("dead1"), Request::read("dead2")] {
+            lab.request(&dead.waiting().ttl(1_000).limit(limit)).queued();
+        }
+        let late = |name: &str| Request::write(name).waiting().ttl(60_000).limit(limit);
+        assert_eq!(lab.request(&late("w1")).status(), "queue_full");
+        lab.pass(1_000);
+        let none = late("w1").limit(0);
+        let full = lab.unchanged(|lab| lab.request(&none)).unwrap();
+        assert_eq!((full.status.as_str(), full.more), ("queue_full", false), "no place at all");
+        lab.request(&late("w1")).queued();
+        lab.request(&late("w2")).queued();
+        assert_eq!(lab.state().queue_ids('w'), ["w1", "w2"].map(id));
+        assert_eq!(lab.request(&late("w3")).status(), "queue_full", "{start}");
+    }
+    // A dead waiter behind a living head has its place until the head goes.
+    let mut lab = Lab::after("write/60000 ann1");
+    lab.request(&Request::write("bob1").waiting().ttl(60_000).limit(2)).queued();
+    lab.request(&Request::write("dead1").waiting().ttl(1_000).limit(2)).queued();
+    lab.pass(1_000);
+    let late = Request::write("cat1").waiting().limit(2);
+    assert_eq!(lab.request(&late).status(), "queue_full");
+    lab.release("bob1").status();
+    lab.request(&late).queued();
+}
+
+#[test]
+fn dead_waiters_of_a_full_queue_are_dropped_within_the_budget() {
+    let mut lab = Lab::after("write/60000 ann1");
+    let dead = 2 * GRANTS + 8;
+    for number in 0..dead {
+        let name = format!("dead{number}");
+        let request = if number % 2 == 0 { Request::write(&name) } else { Request::read(&name) };
+        lab.request(&request.waiting().ttl(1_000)).queued();
+    }
+    lab.pass(1_000);
+    let late = Request::read("bob1").waiting().limit(4);
+    for left in [dead - GRANTS, dead - 2 * GRANTS] {
+        let full = lab.request(&late).unwrap();
+        assert_eq!((full.status.as_str(), full.more), ("queue_full", true));
+        assert_eq!((full.number(0), lab.state().waiters.len()), (left as u64, left));
+    }
+    let queued = lab.request(&late).unwrap();
+    assert_eq!((queued.status.as_str(), queued.more), ("queued", false));
+    assert_eq!(lab.state().queue_ids('r'), [id("bob1")]);
+}
+
+#[test]
+fn a_try_that_meets_too_many_dead_waiters_of_a_cached_lock_is_to_be_repeated() {
+    let mut lab = Lab::new();
+    lab.request(&Request::write("ann1").cached(1).lease(60_000)).granted();
+    for number in 0..GRANTS + 8 {
+        let dead = Request::write(&format!("dead{number}")).waiting().ttl(1_000);
+        lab.request(&dead).queued();
+    }
+    lab.pass(1_000);
+    let first = lab.write("bob1").unwrap();
+    assert_eq!((first.status.as_str(), first.more), ("busy", true));
+    let second = lab.write("bob1").unwrap();
+    assert_eq!((second.status.as_str(), second.more), ("recalling", false));
+}
+
+#[test]
 fn a_poll_keeps_a_waiter_alive_and_changes_its_wishes() {
     let mut lab = Lab::after("write/60000 ann1");
     let ticket = lab.request(&Request::write("bob1").waiting().ttl(1_000)).queued();

@@ -174,6 +174,9 @@ impl ClientBuilder {
     /// Sets the maximum number of waiters in the queue of one lock. Default: 10,000. Further
     /// requests fail with [`QueueFull`](crate::ErrorKind::QueueFull).
     ///
+    /// A waiter whose client has died counts until its [`waiter_ttl`](Self::waiter_ttl) has passed
+    /// and the living waiters before it have gone.
+    ///
     /// With 0 a request is granted a free lock, and does not wait for others. `u64::MAX` means no
     /// limit: more than 999,999,999,999 waiters fit into no server.
     pub fn max_queue_len(mut self, most: u64) -> Self {

@@ -86,6 +86,26 @@ fn a_full_queue_takes_no_more() {
 }
 
 #[test]
+fn dead_waiters_at_the_head_do_not_fill_a_queue() {
+    let mut bench = Bench::with_ann(10);
+    let dead = 2 * GRANTS + 8;
+    for number in 0..dead {
+        bench.wait(&format!("dead{number}"), 1).queued();
+    }
+    bench.lab.pass(5_000);
+    let cid = id("cid1");
+    let args = [HERE, "0", &cid, "10000", "1", "10", TAG, "1000 5000 4 -"];
+    for left in [dead - GRANTS, dead - 2 * GRANTS] {
+        let full = bench.send("acquire", &args).unwrap();
+        assert_eq!((full.status.as_str(), full.more), ("queue_full", true));
+        assert_eq!((full.number(0), bench.state().unwrap().queue.len()), (left as u64, left));
+    }
+    let queued = bench.send("acquire", &args).unwrap();
+    assert_eq!((queued.status.as_str(), queued.more), ("queued", false));
+    assert_eq!(bench.state().unwrap().queue, [cid]);
+}
+
+#[test]
 fn grants_are_told_on_the_channel_and_a_client_that_is_gone_is_passed_over() {
     let mut bench = Bench::new();
     if !bench.lab.has_push() {
