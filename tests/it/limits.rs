@@ -406,3 +406,23 @@ async fn max_queue_len_of_zero_grants_a_free_lock_and_waits_for_none() {
     drop(guard);
     drop(cached.write().await.unwrap());
 }
+
+/// More dead holders than one call checks.
+#[tokio::test(start_paused = true)]
+async fn max_queue_len_of_zero_grants_a_lock_that_only_the_dead_hold() {
+    const DEAD: u32 = 40;
+    let engine = engine();
+    let others = client(&engine).await;
+    let read = others.rwlock("read").unwrap();
+    let semaphore = others.semaphore("permits", DEAD).unwrap();
+    for _ in 0..DEAD {
+        let _ = read.read().lease(SECOND).await.unwrap().let_expire().await.unwrap();
+        let _ = semaphore.acquire(1).lease(SECOND).await.unwrap().let_expire().await.unwrap();
+    }
+    let status = read.status().await.unwrap();
+    assert_eq!(status.readers.len(), DEAD as usize, "{status:?}");
+    sleep(2 * SECOND).await;
+    let locks = Client::builder().max_queue_len(0).connect_embedded(&engine).await.unwrap();
+    drop(locks.rwlock("read").unwrap().write().await.unwrap());
+    drop(locks.semaphore("permits", DEAD).unwrap().acquire(DEAD).await.unwrap());
+}

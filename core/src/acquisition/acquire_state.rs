@@ -19,8 +19,9 @@ use crate::protocol::{ScriptReply, ScriptResult};
 use crate::resp::{Address, ServerError};
 use crate::time::LocalInstant;
 
-/// The maximum repetitions of a try that dead readers block, until all of them are swept.
-const MAX_TRY_SWEEPS: u32 = 10_000;
+/// The maximum repetitions of a call that dead holders or waiters block, until all of them are
+/// removed.
+const MAX_SWEEPS: u32 = 10_000;
 
 /// The largest limit of a queue that is sent. The fast paths take twelve digits, and no server has
 /// memory for more waiters.
@@ -317,8 +318,8 @@ impl AcquireState {
                 }
                 Err(reason) => AcquireTransition::EndedInDoubt(RequestStep::Failed(reason.into())),
             },
-            AcquireReply::Busy | AcquireReply::Recalling
-                if envelope.has_more_work && self.sweeps < MAX_TRY_SWEEPS =>
+            AcquireReply::Busy | AcquireReply::Recalling | AcquireReply::QueueFull { .. }
+                if envelope.has_more_work && self.sweeps < MAX_SWEEPS =>
             {
                 self.sweeps += 1;
                 AcquireTransition::Continue(RequestStep::CallNow)

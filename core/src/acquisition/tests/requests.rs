@@ -68,6 +68,35 @@ fn refused_try_is_released_only_if_an_earlier_attempt_can_still_arrive() {
 }
 
 #[test]
+fn call_that_only_the_dead_block_is_repeated_until_they_are_removed() {
+    let queue_full = || AcquireReply::QueueFull { waiters: 3 };
+    let swept = |policy: WaitPolicy, refusal: fn() -> AcquireReply| {
+        let mut bench = Bench::new(LockMode::Write, |_| {}, policy);
+        for _ in 0..3 {
+            bench.call();
+            let mut reply = bench.reply(refusal());
+            reply.envelope.has_more_work = true;
+            assert!(matches!(bench.failed(Ok(reply)), RequestStep::CallNow));
+        }
+        bench.call();
+        bench.acquired(refusal())
+    };
+    let strict_try = WaitPolicy::strict_try(at(5_000));
+    let cached_try = WaitPolicy::Try { deadline: at(5_000), cached_wait: Duration::from_secs(1) };
+    for (policy, refusal) in [
+        (strict_try, (|| AcquireReply::Busy) as fn() -> AcquireReply),
+        (strict_try, || AcquireReply::Recalling),
+        (cached_try, queue_full),
+    ] {
+        assert!(matches!(swept(policy, refusal), RequestStep::Busy));
+    }
+    let full = swept(WaitPolicy::Queue { deadline: None }, queue_full);
+    let RequestStep::Failed(AcquisitionError::QueueFull { waiters: 3 }) = full else {
+        panic!("{full:?}")
+    };
+}
+
+#[test]
 fn a_try_waits_for_caches_alone_and_not_longer_than_it_may() {
     let for_cached = Duration::from_millis(50);
     let begin = |until| {
