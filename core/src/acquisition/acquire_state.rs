@@ -399,7 +399,7 @@ impl AcquireState {
                 AcquireTransition::Continue(RequestStep::CallNow)
             }
             // The waiter had expired, and the server has no memory for a new one now.
-            CallErrorKind::Rejected(rejection) if self.ticket > 0 && rejection.code == "OOM" => {
+            CallErrorKind::Rejected(rejection) if self.was_queued && rejection.code == "OOM" => {
                 self.wait_for_poll(ctx)
             }
             CallErrorKind::TimedOut(None) if self.timed_out_before_reply(ctx.now) => {
@@ -454,7 +454,7 @@ impl AcquireState {
     fn timed_out_before_reply(&self, now: LocalInstant) -> bool {
         let silence =
             self.silent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.ticket > 0 && silence < MIN_BLAMED_SILENCE
+        self.was_queued && silence < MIN_BLAMED_SILENCE
     }
 
     /// The error if the semaphore's limit does not allow this request.

@@ -144,5 +144,30 @@ fn a_time_that_is_up_just_after_a_poll_says_nothing_against_the_server() {
         bench.after(2_000 - silence).call();
         kind_of(bench.after(silence).failed(no_answer()))
     };
-    assert_eq!([poll(499), poll(500)], [ErrorKind::TimedOut, ErrorKind::Unavailable]);
+    let upgrade = |silence: u64| {
+        let mut bench = Bench::held_lease(LockMode::Read, 5, |_| {});
+        let _ = bench.upgrade(Some(at(2_000)));
+        bench.call();
+        bench.acquired(AcquireReply::Queued { ticket: 0, ahead: 1 });
+        bench.after(2_000 - silence).call();
+        kind_of(bench.after(silence).failed(no_answer()))
+    };
+    for poll in [poll, upgrade] {
+        assert_eq!([poll(499), poll(500)], [ErrorKind::TimedOut, ErrorKind::Unavailable]);
+    }
+}
+
+#[test]
+fn waiter_that_the_server_has_no_memory_for_polls_on() {
+    let mut upgrading = Bench::upgrading(5);
+    upgrading.acquired(AcquireReply::Queued { ticket: 0, ahead: 1 });
+    let mut waiting = Bench::waiting(LockMode::Write);
+    waiting.call();
+    waiting.acquired(QUEUED);
+    for mut bench in [waiting, upgrading] {
+        bench.call();
+        let full = ServerError { code: "OOM".into(), message: "no".into() };
+        let next = bench.failed(failed(CallErrorKind::Rejected(full), Doubt::None));
+        assert!(matches!(next, RequestStep::WaitUntil(_)), "{next:?}");
+    }
 }
