@@ -33,7 +33,11 @@ pub(crate) async fn begin_transfer(
 
 /// Renews the lease to its full length, and waits until the server can carry out no earlier call of
 /// the acquisition. A late acquire would find that the acquisition does not hold the lock, and
-/// would acquire the lock again without a client that tracks it.
+/// would acquire the lock again, or join the queue, without a client that tracks it.
+///
+/// It does not wait longer for a server whose clock was set back, or is behind after the slot has
+/// moved to it. That server may carry out a late acquire. No client uses the lease or the place
+/// that the acquire gets, and it expires.
 pub(crate) async fn renew_and_drain(
     client: &ClientInner,
     acquisition: &Acquisition,
@@ -52,12 +56,15 @@ pub(crate) async fn renew_and_drain(
         let ends =
             || in_doubt.map_or(0, |doubt| doubt.latest_server_time(server_now, confirmed.sent_at));
         let after = *certain_after.get_or_insert_with(ends);
-        if server_now > after {
+        let is_settled = in_doubt.is_none_or(|doubt| confirmed.sent_at >= doubt.settled_at());
+        if server_now > after || is_settled {
             let (id, deadline) = (acquisition.id, confirmed.grant.deadline);
             return Ok(TransferredLease { mode, id, token, deadline });
         }
         // Nobody else may renew the lease.
         let left = Duration::from_millis((after - server_now).saturating_add(1)).min(lease / 3);
-        client.clock.sleep_until(client.clock.now().saturating_add(left)).await;
+        let due = client.clock.now().saturating_add(left);
+        let settled_at = in_doubt.map_or(due, |doubt| doubt.settled_at());
+        client.clock.sleep_until(due.min(settled_at)).await;
     }
 }

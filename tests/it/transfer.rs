@@ -204,6 +204,26 @@ async fn transfer_and_let_expire_wait_for_an_unanswered_acquire() {
     assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
 }
 
+/// The clock of the server is set back, or the slot moves to a server whose clock is behind.
+#[tokio::test(start_paused = true)]
+async fn transfer_and_let_expire_do_not_wait_for_a_clock_that_was_set_back() {
+    let engine = engine();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    for (behind_ms, name) in [(30_000, "moved"), (3_600_000, "set back")] {
+        let held = in_doubt(&engine, &one, name, LEASE).await;
+        let kept = in_doubt(&engine, &one, &format!("{name}, kept"), LEASE).await;
+        engine.faults().step_clock(0, -behind_ms);
+        let began = Instant::now();
+        let ticket = held.into_transfer().await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        let taken = other.accept_transfer(&ticket).await.unwrap();
+        let began = Instant::now();
+        kept.let_expire().await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        let _ = taken.release().await.unwrap();
+    }
+}
+
 /// A write that was granted at the second attempt. The first one had no answer.
 async fn in_doubt(
     engine: &EmbeddedCluster,

@@ -11,7 +11,7 @@ use crate::acquisition::event::{
 use crate::acquisition::in_doubt::{self, InDoubtUntil};
 use crate::acquisition::lease_options::LeaseOptions;
 use crate::acquisition::pending_change::{ChangeKind, ChangeRefusal, PendingChange};
-use crate::acquisition::pending_release::RELEASE_GRACE;
+use crate::acquisition::pending_release::{InDoubtAttempts, RELEASE_GRACE};
 use crate::protocol::{
     Confirmation, Grant, LockMode, ReleaseReply, ReleaseRequest, RenewRequest, to_millis,
 };
@@ -332,7 +332,7 @@ impl HeldLease {
     /// Attempts without an answer that may still be carried out.
     pub fn in_doubt(&self) -> Option<InDoubtUntil> {
         let upgrade = self.upgrade.as_ref().and_then(|request| request.in_doubt());
-        let pending = self.pending_change.as_ref().and_then(|pending| pending.doubt.in_doubt);
+        let pending = self.pending_change.as_ref().and_then(|pending| pending.in_doubt());
         in_doubt::later_of(in_doubt::later_of(self.in_doubt, upgrade), pending)
     }
 
@@ -508,12 +508,13 @@ impl HeldLease {
         if self.is_lost() {
             return;
         }
-        let expires_at = self.server_state_ends_at(ctx.now);
+        let expires_at = self.server_state_ends_at(ctx.now).saturating_add(RELEASE_GRACE);
         self.in_doubt = self.in_doubt();
         self.health = LeaseHealth::Lost { replaced, revoked: self.is_revoked() };
         let release_replaced = || {
-            let change = PendingChange::new(ChangeKind::ReleaseReplaced, ctx.now, self.in_doubt);
-            Box::new(change.with_expiry(expires_at.saturating_add(RELEASE_GRACE)))
+            let doubt = self.in_doubt.map(|in_doubt| InDoubtAttempts::new(in_doubt, expires_at));
+            let change = PendingChange::new(ChangeKind::ReleaseReplaced, ctx.now, doubt);
+            Box::new(change.with_expiry(expires_at))
         };
         (self.upgrade, self.pending_change) = (None, replaced.then(release_replaced));
         effects.notify_end = true;

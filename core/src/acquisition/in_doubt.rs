@@ -1,10 +1,11 @@
 //! Attempts without an answer, and until when a server may still carry them out.
 
+use std::time::Duration;
+
 use crate::protocol::Doubt;
 use crate::time::LocalInstant;
 
-/// Added when the limit is not known by the server's clock, since bounds of that clock are not
-/// exact.
+/// Added to a limit by the local clock, since bounds of the server's clock are not exact.
 const SLACK_MS: u64 = 1_000;
 
 /// Until when attempts without an answer may still be carried out.
@@ -32,6 +33,12 @@ impl InDoubtUntil {
             Doubt::Unbounded => None,
         };
         Some(InDoubtUntil { local_deadline: until, max_not_after })
+    }
+
+    /// When the server refuses the attempts, by the local clock. A server whose clock was set back,
+    /// or is behind after the slot has moved to it, may carry them out later.
+    pub fn settled_at(&self) -> LocalInstant {
+        self.local_deadline.saturating_add(Duration::from_millis(SLACK_MS))
     }
 
     /// Returns the last server time at which the server may carry out one of the attempts.

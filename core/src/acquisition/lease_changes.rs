@@ -9,6 +9,7 @@ use crate::acquisition::event::{Context, Effects, GrantSource, RequestStep, Work
 use crate::acquisition::held_lease::{HeldLease, LeaseHealth};
 use crate::acquisition::lease_options::WaitPolicy;
 use crate::acquisition::pending_change::{ChangeKind, PendingChange};
+use crate::acquisition::pending_release::{InDoubtAttempts, RELEASE_GRACE};
 use crate::protocol::{
     AcquireKind, DowngradeRequest, Grant, LockMode, ReleasePermitsRequest, ReleaseReply, RenewReply,
 };
@@ -52,7 +53,7 @@ impl HeldLease {
         let goal = AcquireKind::Upgrade { token: self.token };
         let upgrade = AcquireState::new(goal, &self.options, policy, ctx.now).continue_upgrade(
             self.renewals.hold_deadline,
-            pending.and_then(|pending| pending.doubt.in_doubt),
+            pending.and_then(|pending| pending.in_doubt()),
             earlier_upgrade_open,
         );
         self.upgrade = Some(Box::new(upgrade));
@@ -97,11 +98,11 @@ impl HeldLease {
     /// Leaves ending the wait for an upgrade to the worker. The read stays.
     pub(super) fn schedule_end_wait(&mut self, ctx: &Context<'_>, effects: &mut Effects) {
         if let Some(upgrade) = self.upgrade.take() {
-            self.schedule_change(PendingChange::new(
-                ChangeKind::EndUpgradeWait,
-                ctx.now,
-                upgrade.in_doubt(),
-            ));
+            let expire_at = upgrade.server_state_ends_at(ctx).saturating_add(RELEASE_GRACE);
+            let doubt =
+                upgrade.in_doubt().map(|in_doubt| InDoubtAttempts::new(in_doubt, expire_at));
+            let change = PendingChange::new(ChangeKind::EndUpgradeWait, ctx.now, doubt);
+            self.schedule_change(change);
             effects.wake_worker_by(ctx.now);
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct PendingChange {
     pub(super) send_at: Option<LocalInstant>,
     /// Whether it may have been carried out.
     was_sent: bool,
-    pub(super) doubt: InDoubtAttempts,
+    pub(super) doubt: Option<InDoubtAttempts>,
     /// For `ReleaseReplaced`, when the replaced lease has ended at the server. After that the
     /// change is pointless and is dropped. `None` for other changes, which are pointless when this
     /// lease has ended.
@@ -48,9 +48,8 @@ impl PendingChange {
     pub(super) fn new(
         transition: ChangeKind,
         due: LocalInstant,
-        in_doubt: Option<InDoubtUntil>,
+        doubt: Option<InDoubtAttempts>,
     ) -> PendingChange {
-        let doubt = InDoubtAttempts::new(in_doubt);
         PendingChange {
             transition,
             send_at: Some(due),
@@ -64,6 +63,11 @@ impl PendingChange {
     /// Sets when to give it up.
     pub(super) fn with_expiry(self, give_up: LocalInstant) -> PendingChange {
         PendingChange { expires_at: Some(give_up), ..self }
+    }
+
+    /// Attempts of an earlier upgrade or of this lease that may still be carried out.
+    pub(super) fn in_doubt(&self) -> Option<InDoubtUntil> {
+        self.doubt.map(|doubt| doubt.in_doubt)
     }
 
     /// Whether it is under way, or is a downgrade that may still arrive.
@@ -100,7 +104,8 @@ impl PendingChange {
         sent: LocalInstant,
         now: LocalInstant,
     ) -> bool {
-        self.send_at = self.doubt.resend_at(server_now, sent, now);
+        let doubt = self.doubt.as_mut();
+        self.send_at = doubt.and_then(|doubt| doubt.resend_at(server_now, sent, now));
         self.send_at.is_some()
     }
 

@@ -20,7 +20,7 @@ const MAX_RESEND_DELAY: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PendingRelease {
-    pub(super) doubt: InDoubtAttempts,
+    pub(super) doubt: Option<InDoubtAttempts>,
     /// When the state of the acquisition at the server has expired.
     pub(super) expires_at: LocalInstant,
     /// When to send it (again). `None` while it is under way.
@@ -33,36 +33,42 @@ pub struct PendingRelease {
 /// The attempts without an answer that a release must outlast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InDoubtAttempts {
-    pub(super) in_doubt: Option<InDoubtUntil>,
+    pub(super) in_doubt: InDoubtUntil,
+    /// When all that the attempts can take has expired by the local clock. A server whose clock was
+    /// set back may carry them out later, but no release waits for that.
+    pub(super) expire_at: LocalInstant,
     /// The server time in ms after which the server rejects all these attempts. A release with a
     /// reply after this time is the last one. `None` until the first reply.
     pub(super) resolved_at_server_ms: Option<u64>,
 }
 
 impl InDoubtAttempts {
-    pub(super) fn new(in_doubt: Option<InDoubtUntil>) -> InDoubtAttempts {
-        InDoubtAttempts { in_doubt, resolved_at_server_ms: None }
+    pub(super) fn new(in_doubt: InDoubtUntil, expire_at: LocalInstant) -> InDoubtAttempts {
+        InDoubtAttempts { in_doubt, expire_at, resolved_at_server_ms: None }
     }
 
     /// When to send the release once more, because an attempt without an answer may still be
-    /// carried out. `None` if no attempt can be carried out. An answer without the server's time
-    /// (0) ended something; the next answer finds nothing, and has the time.
+    /// carried out: at the latest when all that it can take has expired. `None` if no attempt can
+    /// be carried out, or that time has passed. An answer without the server's time (0) ended
+    /// something; the next answer finds nothing, and has the time.
     pub(super) fn resend_at(
         &mut self,
         server_now: u64,
         sent: LocalInstant,
         now: LocalInstant,
     ) -> Option<LocalInstant> {
-        if server_now == 0 {
-            return self.in_doubt.map(|_| now);
+        if now >= self.expire_at {
+            return None;
+        } else if server_now == 0 {
+            return Some(now);
         }
-        let until = match self.resolved_at_server_ms {
-            Some(until) => until,
-            None => self.in_doubt?.latest_server_time(server_now, sent),
-        };
-        self.resolved_at_server_ms = Some(until);
-        (server_now <= until)
-            .then(|| now.saturating_add(Duration::from_millis(until - server_now + 1)))
+        let InDoubtAttempts { in_doubt, expire_at, ref mut resolved_at_server_ms } = *self;
+        let until = *resolved_at_server_ms
+            .get_or_insert_with(|| in_doubt.latest_server_time(server_now, sent));
+        let is_open = server_now <= until;
+        is_open.then(|| {
+            now.saturating_add(Duration::from_millis(until - server_now + 1)).min(expire_at)
+        })
     }
 }
 
@@ -74,9 +80,10 @@ impl PendingRelease {
         over: LocalInstant,
         now: LocalInstant,
     ) -> PendingRelease {
+        let expires_at = over.saturating_add(RELEASE_GRACE);
         PendingRelease {
-            doubt: InDoubtAttempts::new(in_doubt),
-            expires_at: over.saturating_add(RELEASE_GRACE),
+            doubt: in_doubt.map(|in_doubt| InDoubtAttempts::new(in_doubt, expires_at)),
+            expires_at,
             send_at: Some(now),
             failure_count: 0,
             request,
@@ -110,7 +117,10 @@ impl PendingRelease {
             Ok(ScriptReply { envelope, sent_at: sent, body, server, .. }) => {
                 let took = ctx.now.saturating_duration_since(sent);
                 effects.telemetry = Some(TelemetryEvent::Released { server, outcome: body, took });
-                let Some(due) = self.doubt.resend_at(envelope.server_now, sent, ctx.now) else {
+                let doubt = self.doubt.as_mut();
+                let Some(due) =
+                    doubt.and_then(|doubt| doubt.resend_at(envelope.server_now, sent, ctx.now))
+                else {
                     effects.deregister = true;
                     return;
                 };

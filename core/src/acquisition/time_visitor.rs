@@ -52,7 +52,7 @@ impl AcquireState {
             [self.hold_deadline.as_mut(), self.call_deadline.as_mut(), Some(&mut self.poll_at)];
         due.into_iter().flatten().for_each(|moment| visitor.visit_deadline(moment));
         self.silent_since.iter_mut().for_each(|moment| visitor.visit_reported_time(moment));
-        visit_in_doubt(&mut self.in_doubt, visitor);
+        self.in_doubt.iter_mut().for_each(|in_doubt| in_doubt.visit(visitor));
         if let Some(pushed) = &mut self.pushed_grant {
             visitor.visit_token(&mut pushed.grant.token);
             visitor.visit_token(&mut pushed.grant.last_token);
@@ -82,7 +82,7 @@ impl HeldLease {
         }
         self.renewals.kept_until.iter_mut().for_each(|moment| visitor.visit_deadline(moment));
         self.keep_until.iter_mut().for_each(|ms| visitor.visit_server_time(ms));
-        visit_in_doubt(&mut self.in_doubt, visitor);
+        self.in_doubt.iter_mut().for_each(|in_doubt| in_doubt.visit(visitor));
         self.upgrade.iter_mut().for_each(|upgrade| upgrade.visit(visitor));
         self.pending_change.iter_mut().for_each(|pending| pending.visit(visitor));
     }
@@ -97,7 +97,7 @@ impl PendingChange {
         self.refusal
             .iter_mut()
             .for_each(|refusal| visitor.visit_reported_time(&mut refusal.refused_at));
-        self.doubt.visit(visitor);
+        self.doubt.iter_mut().for_each(|doubt| doubt.visit(visitor));
     }
 }
 
@@ -106,25 +106,27 @@ impl PendingRelease {
         self.send_at.iter_mut().for_each(|moment| visitor.visit_deadline(moment));
         visitor.visit_deadline(&mut self.expires_at);
         self.request.keep_until.iter_mut().for_each(|ms| visitor.visit_server_time(ms));
-        self.doubt.visit(visitor);
+        self.doubt.iter_mut().for_each(|doubt| doubt.visit(visitor));
     }
 }
 
 impl InDoubtAttempts {
     fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
-        visit_in_doubt(&mut self.in_doubt, visitor);
+        self.in_doubt.visit(visitor);
+        visitor.visit_deadline(&mut self.expire_at);
         self.resolved_at_server_ms.iter_mut().for_each(|ms| visitor.visit_server_time(ms));
     }
 }
 
-fn visit_in_doubt(in_doubt: &mut Option<InDoubtUntil>, visitor: &mut dyn TimeVisitor) {
-    let Some(in_doubt) = in_doubt else { return };
-    match &mut in_doubt.max_not_after {
-        Some(ms) => {
-            visitor.visit_deadline(&mut in_doubt.local_deadline);
-            visitor.visit_server_time(ms);
+impl InDoubtUntil {
+    fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
+        match &mut self.max_not_after {
+            Some(ms) => {
+                visitor.visit_deadline(&mut self.local_deadline);
+                visitor.visit_server_time(ms);
+            }
+            // The server's time is then estimated from the time since a call was sent.
+            None => visitor.visit_sent_time(&mut self.local_deadline),
         }
-        // The server's time is then estimated from the time since a call was sent.
-        None => visitor.visit_sent_time(&mut in_doubt.local_deadline),
     }
 }

@@ -32,7 +32,47 @@ fn a_release_is_tried_until_what_may_be_there_has_ended_by_itself() {
         .wake_worker_at
         .unwrap();
     bench.after(1_500);
-    assert!(again > at(25_000) && !bench.on(AcquisitionEvent::TimerFired).deregister);
+    assert!(again >= at(25_000) && !bench.on(AcquisitionEvent::TimerFired).deregister);
+}
+
+#[test]
+fn a_release_does_not_wait_for_a_server_clock_that_was_set_back() {
+    let doubt = || failed(CallErrorKind::TimedOut(None), Doubt::Until(1_002_000));
+    let set_back = |bench: &Bench| {
+        let mut reply = bench.reply(ReleaseReply::NotFound);
+        reply.envelope.server_now -= 900_000;
+        Ok(reply)
+    };
+    let mut bench = Bench::waiting(LockMode::Write);
+    bench.call();
+    let _ = bench.failed(doubt());
+    let _ = bench.on(AcquisitionEvent::RequestEnded);
+    assert_eq!(bench.worker_calls(), [Some(RELEASE), None]);
+    // All that the attempt can have taken has expired at 20,000, and five seconds are added.
+    let outcome = set_back(bench.after(100));
+    let effects = bench.on(AcquisitionEvent::WorkerReleaseReply { wait_only: false, outcome });
+    assert_eq!((effects.wake_worker_at, effects.deregister), (Some(at(25_000)), false));
+    assert_eq!(bench.after(24_900).worker_calls(), [Some(RELEASE), None]);
+    let outcome = set_back(bench.after(100));
+    let effects = bench.on(AcquisitionEvent::WorkerReleaseReply { wait_only: false, outcome });
+    assert!(effects.deregister, "it was the last one");
+
+    // The same of an upgrade that was given up, whose read goes on.
+    let mut bench = Bench::held_lease(LockMode::Read, 5, |_| {});
+    let _ = bench.upgrade(None);
+    bench.call();
+    let _ = bench.failed(doubt());
+    let _ = bench.on(AcquisitionEvent::RequestEnded);
+    assert_eq!(bench.worker_calls(), [None, Some(END_WAIT)]);
+    let outcome = set_back(bench.after(100));
+    let _ = bench.on(AcquisitionEvent::WorkerReleaseReply { wait_only: true, outcome });
+    for _ in 0..10 {
+        let _ = bench.after(2_490).renewed_by(RenewReply::Renewed, 5, LEASE);
+    }
+    assert_eq!(bench.worker_calls()[1], Some(END_WAIT));
+    let outcome = set_back(&bench);
+    let _ = bench.on(AcquisitionEvent::WorkerReleaseReply { wait_only: true, outcome });
+    assert!(bench.lease().pending_change().is_none());
 }
 
 #[test]
