@@ -6,7 +6,7 @@ use futures::future::{self, Either};
 use rwlease_core::time::LocalInstant;
 use tokio::sync::{AcquireError, Semaphore, TryAcquireError};
 
-use crate::router::connections::server_connection::ServerConnection;
+use crate::router::connections::server_connection::{MAX_PIPELINED, ServerConnection};
 
 /// Permission to send one more call or pipeline.
 pub(crate) struct SendPermit<'a> {
@@ -17,7 +17,11 @@ pub(crate) struct SendPermit<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PermitPool {
     Calls,
-    Pipelines(Priority),
+    /// A pipeline weighs as much as it has commands.
+    Pipelines {
+        priority: Priority,
+        commands: u32,
+    },
 }
 
 /// The priority of a pipeline of a batch. Pipelines wait only for pipelines of the same priority.
@@ -55,27 +59,28 @@ impl ServerConnection {
         &self,
         deadline: LocalInstant,
     ) -> Result<SendPermit<'_>, PermitError> {
-        self.queue(PermitPool::Calls, 1, deadline).await
+        self.queue(PermitPool::Calls, deadline).await
     }
 
-    /// Waits for a permit to send a pipeline of a batch with that many commands.
+    /// Waits for a permit to send a pipeline of a batch with that many commands, first come, first
+    /// served.
     pub(crate) async fn pipeline_permit(
         &self,
         priority: Priority,
         commands: usize,
         deadline: LocalInstant,
     ) -> Result<SendPermit<'_>, PermitError> {
-        self.queue(PermitPool::Pipelines(priority), commands, deadline).await
+        let commands = commands.min(MAX_PIPELINED) as u32;
+        self.queue(PermitPool::Pipelines { priority, commands }, deadline).await
     }
 
     async fn queue(
         &self,
         pool: PermitPool,
-        commands: usize,
         deadline: LocalInstant,
     ) -> Result<SendPermit<'_>, PermitError> {
-        let _queued = self.load.queued(commands);
-        let turn = std::pin::pin!(self.semaphore(pool).acquire());
+        let _queued = self.load.queued(pool.weight() as usize);
+        let turn = std::pin::pin!(self.semaphore(pool).acquire_many(pool.weight()));
         match future::select(turn, self.clock.sleep_until(deadline)).await {
             Either::Left((Ok(permit), _)) => {
                 permit.forget();
@@ -89,8 +94,8 @@ impl ServerConnection {
     fn semaphore(&self, pool: PermitPool) -> &Semaphore {
         match pool {
             PermitPool::Calls => self.call_limit.0.permits(),
-            PermitPool::Pipelines(Priority::Normal) => &self.pipeline_permits,
-            PermitPool::Pipelines(Priority::Renewals) => &self.renewal_permits,
+            PermitPool::Pipelines { priority: Priority::Normal, .. } => &self.pipeline_permits,
+            PermitPool::Pipelines { priority: Priority::Renewals, .. } => &self.renewal_permits,
         }
     }
 
@@ -98,7 +103,19 @@ impl ServerConnection {
     pub(super) fn return_permit(&self, pool: PermitPool) {
         match pool {
             PermitPool::Calls => self.call_limit.0.return_permit(),
-            PermitPool::Pipelines(_) => self.semaphore(pool).add_permits(1),
+            PermitPool::Pipelines { .. } => {
+                self.semaphore(pool).add_permits(pool.weight() as usize)
+            }
+        }
+    }
+}
+
+impl PermitPool {
+    /// How many of the permits one [`SendPermit`] takes.
+    fn weight(self) -> u32 {
+        match self {
+            PermitPool::Calls => 1,
+            PermitPool::Pipelines { commands, .. } => commands,
         }
     }
 }

@@ -28,9 +28,9 @@ use crate::router::connections::shared_timer::SharedTimer;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::ServerLoad;
 
-/// The most pipelines of batches under way at once. More would only wait at the server and time out
-/// there.
-const MAX_PIPELINES: usize = 4;
+/// The most commands of batches under way at once: four full pipelines. More would only wait at the
+/// server and time out there.
+pub(super) const MAX_PIPELINED: usize = 512;
 
 /// How often, within `response_timeout`, calls that wait for an answer check whether their time is
 /// up soon.
@@ -64,9 +64,9 @@ pub(crate) struct ServerConnection {
     pub(super) proven: Arc<AtomicBool>,
     /// Permits for calls under way; closed when the connection is retired.
     pub(super) call_limit: CachePadded<CallLimit>,
-    /// Permits for pipelines of batches; closed likewise.
+    /// Permits for the commands in pipelines of batches; closed likewise.
     pub(super) pipeline_permits: Semaphore,
-    /// Permits for pipelines of renewals. Renewals do not wait for other pipelines.
+    /// Permits for the commands in pipelines of renewals. Renewals do not wait for other pipelines.
     pub(super) renewal_permits: Semaphore,
     pub(super) load: ServerLoad,
     pub(super) activity: CachePadded<LastActivity>,
@@ -150,8 +150,8 @@ impl ServerConnection {
             rotates_credentials,
             proven: Arc::default(),
             call_limit: CachePadded(CallLimit::new(limits.max_in_flight)),
-            pipeline_permits: Semaphore::new(MAX_PIPELINES),
-            renewal_permits: Semaphore::new(MAX_PIPELINES),
+            pipeline_permits: Semaphore::new(MAX_PIPELINED),
+            renewal_permits: Semaphore::new(MAX_PIPELINED),
             load: ServerLoad::of(address),
             activity: CachePadded(LastActivity::default()),
         })

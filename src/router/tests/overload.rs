@@ -190,6 +190,29 @@ async fn an_answer_that_is_of_no_use_retires_the_connection() {
     ] {
         let bench = Bench::new(&[ALL]).await;
         bench.fakes.queue_replies("a", [refusal(reply)]);
+/// The releases of guards that are dropped one after the other: the turns of a server are not used
+/// up by pipelines of one command.
+#[tokio::test(start_paused = true)]
+async fn small_batches_at_fifty_times_the_rate_of_round_trips_do_not_queue() {
+    let bench = Arc::new(Bench::new(&[ALL]).await);
+    bench.fakes.set_reply("a", late(20));
+    let mut batches = Vec::new();
+    for number in 0..1_000 {
+        let bench = bench.clone();
+        batches.push(tokio::spawn(async move {
+            let begin = bench.clock.now();
+            let outcomes = bench.router.batch(&[call(&number.to_string())], bench.within(5)).await;
+            assert!(outcomes[0].is_ok(), "{outcomes:?}");
+            bench.since(begin)
+        }));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for took in join_all(batches).await {
+        let took = took.unwrap();
+        assert!(took <= Duration::from_millis(100), "{took:?}");
+    }
+}
+
         match (bench.call("k").await, failure) {
             (Ok(answer), None) => assert_eq!(answer.in_doubt, Doubt::None),
             (Err(error), Some(why)) => assert!(format!("{error:?}").contains(why), "{error:?}"),
