@@ -87,6 +87,11 @@ impl ScriptName {
         self == ScriptName::SetNxRelease
     }
 
+    /// Returns true if the script extends a held lease.
+    pub fn is_renewal(self) -> bool {
+        matches!(self, ScriptName::Renew | ScriptName::SetNxRenew | ScriptName::SemaphoreRenew)
+    }
+
     /// Returns true if the script may answer that it has granted a lease.
     pub fn can_grant(self) -> bool {
         self.statuses().contains(&GRANTED)

@@ -57,6 +57,7 @@ struct ReplicaPool {
 /// The next calls for one server.
 #[derive(Default)]
 struct ServerQueue {
+    /// Renewals first: a lease that is held ends if its renewal waits for too long.
     waiting: VecDeque<GroupedCall>,
     /// A task is sending them.
     is_running: bool,
@@ -160,7 +161,11 @@ impl ReplicaPool {
     fn push(self: Arc<Self>, address: &Address, entry: GroupedCall) {
         let mut lanes = lock(&self.server_queues);
         let lane = lanes.entry(address.clone()).or_default();
-        lane.waiting.push_back(entry);
+        let place = match entry.call.script.is_renewal() {
+            true => lane.waiting.partition_point(|other| other.call.script.is_renewal()),
+            false => lane.waiting.len(),
+        };
+        lane.waiting.insert(place, entry);
         if !lane.is_running {
             lane.is_running = true;
             drop(lanes);

@@ -104,6 +104,30 @@ async fn a_thousand_calls_that_disks_must_confirm_share_a_wait() {
     assert!(waits <= 2, "{waits}");
 }
 
+/// A renewal that waits behind acquires may come too late for its lease.
+#[tokio::test(start_paused = true)]
+async fn confirmed_renewal_goes_in_the_next_group() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.confirmed("k").await.unwrap();
+    bench.fakes.confirm("a", FakeReply::Delayed(Duration::from_millis(100), RespValue::Int(1)));
+    bench.fakes.set_reply("a", FakeReply::Answer(text(&format!("granted {EPOCH_MS} 0"))));
+    let send = async |script, key: &str| {
+        let call = Call { script, ..call(key) };
+        bench.router.call_replicated(&call, ONE_REPLICA, bench.within(10)).await
+    };
+    let acquires = (0..3_000)
+        .map(async |number: u32| send(ScriptName::SetNxAcquire, &number.to_string()).await);
+    let renewal = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let begin = bench.clock.now();
+        send(ScriptName::SetNxRenew, "k").await.unwrap();
+        bench.since(begin)
+    };
+    let (acquires, took) = tokio::join!(join_all(acquires), renewal);
+    assert!(acquires.iter().all(Result::is_ok));
+    assert!(took <= Duration::from_millis(150), "{took:?}");
+}
+
 /// Calls behind a group that a dead server does not answer go to the new master with the others.
 #[tokio::test(start_paused = true)]
 async fn calls_behind_a_group_do_not_wait_for_a_dead_server() {
