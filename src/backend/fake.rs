@@ -140,6 +140,8 @@ struct FakeServer {
     slots_take: Duration,
     /// How long each script takes, one after the other.
     script_time: Duration,
+    /// How long each reply is under way.
+    round_trip: Duration,
     /// When it has run the scripts that have arrived.
     busy_until: Option<Instant>,
     /// The beginning of its run id, if that is not its host.
@@ -294,6 +296,16 @@ impl FakeCluster {
     }
 
     /// Sets the answer to `ASKING`.
+    /// Sets how long the replies of that server are under way.
+    pub(crate) fn set_round_trip(&self, host: &str, time: Duration) {
+        self.with(host, |server| server.round_trip = time);
+    }
+
+    /// Makes that server run no script for so long.
+    pub(crate) fn stall(&self, host: &str, time: Duration) {
+        self.with(host, |server| server.busy_until = Some(Instant::now() + time));
+    }
+
     pub(crate) fn on_asking(&self, host: &str, act: FakeReply) {
         self.with(host, |server| server.asking = Some(act));
     }

@@ -139,6 +139,10 @@ impl CommandConnection for FakeCommands {
             let acts: Vec<FakeReply> =
                 commands.iter().map(|command| node.fakes.act(&node.host, command)).collect();
             tokio::task::yield_now().await;
+            let round_trip = node.fakes.with(&node.host, |server| server.round_trip);
+            if !round_trip.is_zero() {
+                tokio::time::sleep(round_trip).await;
+            }
             for act in acts {
                 match act {
                     FakeReply::Answer(reply) => replies.push(reply),

@@ -258,8 +258,9 @@ impl ClientBuilder {
     /// with [`Unavailable`](crate::ErrorKind::Unavailable) and has no effect at the server.
     /// Background renewals and releases are counted separately.
     ///
-    /// A reply that misses its call's deadline while at least half of this number are in flight
-    /// halves the number for that connection, down to 16. Replies in time raise the number again.
+    /// While replies miss the deadlines of their calls because the server has a queue, a connection
+    /// keeps fewer calls in flight: half of the current number each time, down to 16. Other replies
+    /// raise the number again.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
         self.router.max_in_flight_per_server = calls;
         self.dialing = Some("max_in_flight");

@@ -246,10 +246,12 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// How long to wait for a permit. This ends before the deadline: a call without time for its
-    /// answer would only leave its outcome in doubt.
-    pub(crate) fn permit_deadline(&self) -> LocalInstant {
+    /// answer would only leave its outcome in doubt. If the server may need more than the call has,
+    /// the call does not wait at all.
+    pub(crate) fn permit_deadline(&self, connection: &ServerConnection) -> LocalInstant {
         let left = self.deadline.saturating_duration_since(self.router.clock.now());
-        self.deadline.saturating_sub(self.router.limits.response_timeout.min(left / 2))
+        let kept = self.router.limits.response_timeout.min(left / 2);
+        self.deadline.saturating_sub(kept.max(connection.min_reply_time()))
     }
 
     /// Until when an attempt at that server may arrive, by that server's clock.
@@ -420,7 +422,7 @@ impl<'a> InFlightCall<'a> {
     ) -> AttemptOutcome {
         let permit = match connection.try_permit() {
             Ok(Some(permit)) => permit,
-            Ok(None) => match Box::pin(connection.permit(self.permit_deadline())).await {
+            Ok(None) => match Box::pin(connection.permit(self.permit_deadline(connection))).await {
                 Ok(permit) => permit,
                 Err(none) => return none.into(),
             },

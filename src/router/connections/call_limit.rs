@@ -2,12 +2,19 @@
 //!
 //! A server answers in order. If it needs longer for all calls in flight than a call has time, each
 //! call is sent in vain, and its outcome is in doubt. So the limit is halved when a reply is late,
-//! and grows by one call with each full set of replies in time: additive increase, multiplicative
+//! and grows by one call with each full set of other replies: additive increase, multiplicative
 //! decrease, as in TCP (RFC 5681). The other calls wait in the client, and those that run out of
 //! time were not sent.
+//!
+//! A reply is late if it misses the deadline of its call because the server has a queue: it is
+//! under way for at least twice the shortest round trip of the connection. The deadline alone
+//! shows nothing about the server. A call with less time than a round trip misses its deadline at
+//! any limit, and if that lowered the limit, other calls would wait here until they have too little
+//! time as well, and the limit would stay low for good.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rwlease_core::time::LocalInstant;
 use tokio::sync::Semaphore;
@@ -17,11 +24,24 @@ use crate::locks::lock;
 /// The lowest limit. So many calls are a short wait at any server but a very slow one.
 const MIN_CALLS: usize = 16;
 
+/// A call that waits here is sent only if this many of the shortest round trips are left of its
+/// time. If it is late all the same, it was in a queue of the server for half of its round trip,
+/// and half as many calls in flight keep the server as busy.
+const MIN_ROUND_TRIPS: u32 = 2;
+
+/// A shorter round trip shows no queue: a busy machine delays a reply by so much.
+const MIN_QUEUED: Duration = Duration::from_millis(5);
+
 #[derive(Debug)]
 pub(super) struct CallLimit {
     /// The free permits. All permits, with those in use, are `limit + excess`.
     permits: Semaphore,
     max: usize,
+    /// The shortest round trip of any command on the connection, in nanoseconds.
+    shortest_round_trip: AtomicU64,
+    /// A longer round trip shows a queue, even if all round trips were long: the server may have
+    /// been overloaded from the first one on.
+    max_round_trip: Duration,
     /// The limit is below `max`. Read before each lock of `state`, which is idle otherwise.
     is_reduced: AtomicBool,
     state: Mutex<LimitState>,
@@ -32,17 +52,24 @@ struct LimitState {
     limit: usize,
     /// Permits in use that end with their calls.
     excess: usize,
-    /// The replies in time since the limit changed.
+    /// The replies since the limit changed, without late ones.
     replies: usize,
     reduced_at: Option<LocalInstant>,
 }
 
 impl CallLimit {
-    pub(super) fn new(max: usize) -> CallLimit {
+    /// The limit of a connection with that first round trip.
+    pub(super) fn new(
+        max: usize,
+        first_round_trip: Duration,
+        max_round_trip: Duration,
+    ) -> CallLimit {
         let state = LimitState { limit: max, excess: 0, replies: 0, reduced_at: None };
         CallLimit {
             permits: Semaphore::new(max),
             max,
+            shortest_round_trip: AtomicU64::new(nanos(first_round_trip)),
+            max_round_trip,
             is_reduced: AtomicBool::new(false),
             state: Mutex::new(state),
         }
@@ -64,7 +91,20 @@ impl CallLimit {
         self.permits.add_permits(1);
     }
 
-    /// The reply to a call arrived in time.
+    /// A reply arrived that was under way for so long, to a call or to any other command.
+    pub(super) fn observe_round_trip(&self, length: Duration) {
+        let length = nanos(length);
+        if length < self.shortest_round_trip.load(Ordering::Relaxed) {
+            self.shortest_round_trip.fetch_min(length, Ordering::Relaxed);
+        }
+    }
+
+    /// How much time a call needs for its reply if the server has no queue.
+    pub(super) fn min_reply_time(&self) -> Duration {
+        Duration::from_nanos(self.shortest_round_trip.load(Ordering::Relaxed)) * MIN_ROUND_TRIPS
+    }
+
+    /// The reply to a call arrived, and was not late.
     pub(super) fn on_reply(&self) {
         if !self.is_reduced.load(Ordering::Relaxed) {
             return;
@@ -83,9 +123,32 @@ impl CallLimit {
         self.is_reduced.store(state.limit < self.max, Ordering::Relaxed);
     }
 
-    /// The time of a call ended before its reply. Halves the limit, unless fewer calls than half of
-    /// it are in flight, or the call was sent before the limit was last reduced.
-    pub(super) fn on_late_reply(&self, sent: LocalInstant, now: LocalInstant) {
+    /// The reply to a call arrived after its caller had given up. That may be due to the caller's
+    /// time limit alone.
+    pub(super) fn on_late_reply(&self, sent: LocalInstant, received: LocalInstant) {
+        match self.was_queued(sent, received) {
+            true => self.reduce(sent, received),
+            false => self.on_reply(),
+        }
+    }
+
+    /// The time of a call ended before its reply.
+    pub(super) fn on_timeout(&self, sent: LocalInstant, now: LocalInstant) {
+        if self.was_queued(sent, now) {
+            self.reduce(sent, now);
+        }
+    }
+
+    /// Returns true if a call that was sent at `sent`, and had no reply until `now`, has been in a
+    /// queue of the server.
+    fn was_queued(&self, sent: LocalInstant, now: LocalInstant) -> bool {
+        let queued = self.min_reply_time().max(MIN_QUEUED).min(self.max_round_trip);
+        now.saturating_duration_since(sent) >= queued
+    }
+
+    /// Halves the limit, unless fewer calls than half of it are in flight, or the call was sent
+    /// before the limit was last reduced.
+    fn reduce(&self, sent: LocalInstant, now: LocalInstant) {
         let mut state = lock(&self.state);
         let in_flight =
             (state.limit + state.excess).saturating_sub(self.permits.available_permits());
@@ -105,6 +168,10 @@ impl CallLimit {
         state.reduced_at = Some(now);
         self.is_reduced.store(limit < self.max, Ordering::Relaxed);
     }
+}
+
+fn nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use rwlease_core::time::LocalInstant;
 use crate::backend::{ConnectionError, ResponseFuture};
 use crate::router::connections::limits::TimeLimit;
 use crate::router::connections::reply_timeout::reply_timeout;
-use crate::router::connections::send_permit::SendPermit;
+use crate::router::connections::send_permit::{PermitPool, SendPermit};
 use crate::router::connections::server_connection::ServerConnection;
 
 /// A wait without a limit.
@@ -229,7 +229,7 @@ impl ServerConnection {
         let limit = &self.call_limit.0;
         match outcome {
             Ok(_) => limit.on_reply(),
-            Err(ExchangeError::NoReply) => limit.on_late_reply(sent, self.clock.now()),
+            Err(ExchangeError::NoReply) => limit.on_timeout(sent, self.clock.now()),
             Err(ExchangeError::Quiet | ExchangeError::Connection(_)) => {}
         }
     }
@@ -252,6 +252,8 @@ impl ServerConnection {
                 Either::Left((Ok(value), _)) => {
                     let received = self.clock.now();
                     self.activity.0.on_receive(received);
+                    let round_trip = received.saturating_duration_since(sent);
+                    self.call_limit.0.observe_round_trip(round_trip);
                     if !self.is_proven() && !self.retired.load(Ordering::Relaxed) {
                         self.proven.store(true, Ordering::Relaxed);
                     }
@@ -313,7 +315,10 @@ impl<T: Send + 'static> Drop for InFlightCommand<'_, T> {
         let permit = self.permit.take().map(SendPermit::take);
         self.connection.runtime.spawn("late answer", async move {
             let max_silence = connection.response_timeout;
-            let _ = connection.await_reply(&mut response, sent, NO_DEADLINE, max_silence).await;
+            let reply = connection.await_reply(&mut response, sent, NO_DEADLINE, max_silence).await;
+            if let (Ok(reply), Some(PermitPool::Calls)) = (reply, permit) {
+                connection.call_limit.0.on_late_reply(sent, reply.received_at);
+            }
             if let Some(pool) = permit {
                 connection.return_permit(pool);
             }

@@ -149,7 +149,11 @@ impl ServerConnection {
             master_term: OnceLock::new(),
             rotates_credentials,
             proven: Arc::default(),
-            call_limit: CachePadded(CallLimit::new(limits.max_in_flight)),
+            call_limit: CachePadded(CallLimit::new(
+                limits.max_in_flight,
+                received.saturating_duration_since(sent),
+                limits.response_timeout,
+            )),
             pipeline_permits: Semaphore::new(MAX_PIPELINED),
             renewal_permits: Semaphore::new(MAX_PIPELINED),
             load: ServerLoad::of(address),
@@ -244,6 +248,12 @@ impl ServerConnection {
     /// The flag behind `is_proven`, which outlives the connection.
     pub(crate) fn proven_flag(&self) -> Arc<AtomicBool> {
         self.proven.clone()
+    }
+
+    /// How much time a call needs for its reply if the server has no queue: two of the shortest
+    /// round trips.
+    pub(crate) fn min_reply_time(&self) -> Duration {
+        self.call_limit.0.min_reply_time()
     }
 
     /// How long the connection may be quiet while something is under way on it.

@@ -123,6 +123,56 @@ async fn max_in_flight_adapts_to_a_server_at_twice_its_capacity() {
     assert!(in_doubt < 500, "{in_doubt} of 10,000 in doubt");
 }
 
+/// A server that runs each script at once, with replies that are under way for so long.
+async fn distant(round_trip: u64) -> Arc<Bench> {
+    let fakes = FakeCluster::new(&[ALL]);
+    fakes.set_round_trip("a", Duration::from_millis(round_trip));
+    Arc::new(Bench::of(fakes, &["a"]).await)
+}
+
+/// After the stall, calls that wait in the client are not sent with less time left than the server
+/// needs for a reply, and late replies to calls with too little time raise the limit again.
+#[tokio::test(start_paused = true)]
+async fn stall_of_a_server_at_over_half_the_timeout_away_passes() {
+    let bench = distant(300).await;
+    let mut calls = Vec::new();
+    for number in 0..8_000 {
+        if number == 1_000 {
+            bench.fakes.stall("a", Duration::from_millis(300));
+        }
+        for copy in 0..3 {
+            let bench = bench.clone();
+            calls.push(tokio::spawn(async move {
+                bench.call_for(&format!("{number}-{copy}"), 500).await.is_ok()
+            }));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let last = join_all(calls.split_off(18_000)).await;
+    let answered = last.into_iter().filter(|is_ok| *is_ok.as_ref().unwrap()).count();
+    assert_eq!(answered, 6_000, "of the last ten seconds");
+}
+
+/// Their time is up before a reply can arrive, whatever the number of calls in flight.
+#[tokio::test(start_paused = true)]
+async fn callers_with_less_time_than_a_round_trip_do_not_lower_the_limit_of_the_others() {
+    let bench = distant(60).await;
+    let mut calls = Vec::new();
+    for number in 0..5_000 {
+        for copy in 0..3 {
+            let bench = bench.clone();
+            let is_hasty = copy == 0 && number % 33 == 0;
+            let ms = if is_hasty { 50 } else { 2_000 };
+            calls.push(tokio::spawn(async move {
+                bench.call_for(&format!("{number}-{copy}"), ms).await.is_ok() || is_hasty
+            }));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let answered = join_all(calls).await.into_iter().filter(|is_ok| *is_ok.as_ref().unwrap());
+    assert_eq!(answered.count(), 15_000);
+}
+
 #[tokio::test(start_paused = true)]
 async fn queued_batch_without_time_left_returns_overloaded_unsent() {
     let bench = Bench::new(&[ALL]).await;
@@ -138,6 +188,29 @@ async fn queued_batch_without_time_left_returns_overloaded_unsent() {
         assert_eq!(error.in_doubt, Doubt::None);
     }
     assert_eq!(bench.fakes.count("a", "EVALSHA"), had.len());
+}
+
+/// The releases of guards that are dropped one after the other: the turns of a server are not used
+/// up by pipelines of one command.
+#[tokio::test(start_paused = true)]
+async fn small_batches_at_fifty_times_the_rate_of_round_trips_do_not_queue() {
+    let bench = Arc::new(Bench::new(&[ALL]).await);
+    bench.fakes.set_reply("a", late(20));
+    let mut batches = Vec::new();
+    for number in 0..1_000 {
+        let bench = bench.clone();
+        batches.push(tokio::spawn(async move {
+            let begin = bench.clock.now();
+            let outcomes = bench.router.batch(&[call(&number.to_string())], bench.within(5)).await;
+            assert!(outcomes[0].is_ok(), "{outcomes:?}");
+            bench.since(begin)
+        }));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for took in join_all(batches).await {
+        let took = took.unwrap();
+        assert!(took <= Duration::from_millis(100), "{took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,29 +263,6 @@ async fn an_answer_that_is_of_no_use_retires_the_connection() {
     ] {
         let bench = Bench::new(&[ALL]).await;
         bench.fakes.queue_replies("a", [refusal(reply)]);
-/// The releases of guards that are dropped one after the other: the turns of a server are not used
-/// up by pipelines of one command.
-#[tokio::test(start_paused = true)]
-async fn small_batches_at_fifty_times_the_rate_of_round_trips_do_not_queue() {
-    let bench = Arc::new(Bench::new(&[ALL]).await);
-    bench.fakes.set_reply("a", late(20));
-    let mut batches = Vec::new();
-    for number in 0..1_000 {
-        let bench = bench.clone();
-        batches.push(tokio::spawn(async move {
-            let begin = bench.clock.now();
-            let outcomes = bench.router.batch(&[call(&number.to_string())], bench.within(5)).await;
-            assert!(outcomes[0].is_ok(), "{outcomes:?}");
-            bench.since(begin)
-        }));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    for took in join_all(batches).await {
-        let took = took.unwrap();
-        assert!(took <= Duration::from_millis(100), "{took:?}");
-    }
-}
-
         match (bench.call("k").await, failure) {
             (Ok(answer), None) => assert_eq!(answer.in_doubt, Doubt::None),
             (Err(error), Some(why)) => assert!(format!("{error:?}").contains(why), "{error:?}"),
