@@ -102,10 +102,11 @@ fn action_for_error(
             }
         }
         "NOSCRIPT" => ReplyAction::NoScript,
-        // Temporary: the keys are partly migrated, another script runs, or replicas are missing.
-        "TRYAGAIN" | "BUSY" | "NOREPLICAS" => ReplyAction::RetryLater { error, refresh: false },
-        // A failover is under way, the node is starting, or it has become a replica.
-        "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => {
+        // Temporary: the keys are partly migrated, or another script runs.
+        "TRYAGAIN" | "BUSY" => ReplyAction::RetryLater { error, refresh: false },
+        // A failover is under way, the node is starting, it has become a replica, or its replicas
+        // follow another master.
+        "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" | "NOREPLICAS" => {
             ReplyAction::RetryLater { error, refresh: true }
         }
         _ => ReplyAction::Rejected(error),

@@ -106,10 +106,13 @@ impl ConnectionPool {
         }
     }
 
-    /// Retires the connection to `address` on which a command was sent at `sent`. A connection that
-    /// was opened later stays.
+    /// Retires the connection to `address` on which a command was sent at `sent`, because of the
+    /// reply. A connection that was opened later stays.
     pub(crate) fn retire_open_at(&self, address: &Address, sent: LocalInstant) {
-        self.retire_where(|at, connection| at == address && connection.was_open_at(sent));
+        let connection = read(&self.by_address).get(address).cloned();
+        if let Some(connection) = connection.filter(|connection| connection.was_open_at(sent)) {
+            connection.retire_untrusted();
+        }
     }
 
     /// Drops all connections and opens no more.

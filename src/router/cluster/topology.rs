@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::locks::lock;
 use crate::router::address_translation::AddressTranslator;
 use crate::router::cluster::connection_pool::ConnectionPool;
-use crate::router::cluster::known_cluster::Admission;
+use crate::router::cluster::known_cluster::{Admission, DeploymentKind};
 use crate::router::cluster::master_watch::MasterWatches;
 use crate::router::cluster::membership::Membership;
 use crate::router::cluster::node_view::NodeView;
@@ -78,6 +78,13 @@ impl Topology {
             watchers: MasterWatches::default(),
             runtime,
         })
+    }
+
+    /// Returns true if only the name of the server leads to another one: it has no cluster, and no
+    /// sentinel watches it.
+    pub(crate) fn is_found_by_name(&self) -> bool {
+        self.sentinels().is_none()
+            && matches!(self.membership.known().kind, DeploymentKind::Standalone(_))
     }
 
     pub(crate) fn sentinels(&self) -> Option<&SentinelGroup> {

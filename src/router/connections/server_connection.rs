@@ -303,7 +303,7 @@ impl ServerConnection {
 
     /// As `retire`, because of an answer: the next connection must answer well before it is
     /// trusted.
-    pub(super) fn retire_untrusted(&self) {
+    pub(crate) fn retire_untrusted(&self) {
         self.proven.store(false, Ordering::Relaxed);
         self.retire();
     }

@@ -64,6 +64,31 @@ async fn host_name_of_two_servers_keeps_the_first_until_it_is_gone() {
     assert_eq!(name.fakes.count("b", "EVAL"), 1);
 }
 
+/// The former primary is fenced, and still answers over the connection that there is.
+#[tokio::test(start_paused = true)]
+async fn server_that_refuses_for_good_is_left_when_its_name_has_moved() {
+    for reply in ["NOREPLICAS x", "MASTERDOWN x", "LOADING x"] {
+        for is_confirmed in [false, true] {
+            let name = of_two().await;
+            let call_once = async || {
+                let confirmation = if is_confirmed { ONE_REPLICA } else { Confirmation::default() };
+                name.router.call_replicated(&call("k"), confirmation, name.within(3)).await
+            };
+            call_once().await.unwrap();
+            name.fakes.set_reply("a", refusal(reply));
+            let dials = name.fakes.dials("a");
+            call_once().await.unwrap_err();
+            let dials = name.fakes.dials("a") - dials;
+            let max_dials = if is_confirmed { 24 } else { 12 }; // of each pool
+            assert!((1..max_dials).contains(&dials), "{dials} in 3 s: {reply}, {is_confirmed}");
+            name.fakes.set_name("both", &["b"]);
+            let answer = call_once().await;
+            assert!(answer.is_ok(), "{answer:?}: {reply}, {is_confirmed}");
+            assert_eq!(name.fakes.count("b", "EVAL"), 1);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_single_server_may_be_restarted() {
     let fakes = FakeCluster::new(&[]);

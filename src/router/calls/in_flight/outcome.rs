@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rwlease_core::protocol::{CallError, CallErrorKind, CallReply, ConfirmationResult, Doubt};
 use rwlease_core::resp::{Address, RespValue};
+use rwlease_core::time::LocalInstant;
 
 use crate::backend::ConnectionError;
 use crate::backoff::with_jitter;
@@ -109,8 +110,7 @@ impl InFlightCall<'_> {
                 if to == *address {
                     // By now the address leads to another server than this connection does, as
                     // where a name stays and the server behind it changes.
-                    self.router.connections.retire_open_at(address, sent);
-                    self.router.replicated.retire_open_at(address, sent);
+                    self.retire_open_at(address, sent);
                 }
                 if self.is_in_circle() {
                     // Each of them teaches the opposite.
@@ -155,6 +155,10 @@ impl InFlightCall<'_> {
                 self.redirect_count = 0;
                 if refresh {
                     drop(self.router.topology.refresh(RefreshSource::Avoid(address.clone())));
+                    // Nobody but the name tells where another server is.
+                    if self.is_pause_longest() && self.router.topology.is_found_by_name() {
+                        self.retire_open_at(address, sent);
+                    }
                 }
                 self.last_error = Some(error);
                 self.target = CallTarget::default();
@@ -170,6 +174,13 @@ impl InFlightCall<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Retires the connections to `address` that a reply to a command sent at `sent` may have come
+    /// from.
+    fn retire_open_at(&self, address: &Address, sent: LocalInstant) {
+        self.router.connections.retire_open_at(address, sent);
+        self.router.replicated.retire_open_at(address, sent);
     }
 
     /// Turns from a server that did not answer to the current master of the slot.
@@ -228,6 +239,11 @@ impl InFlightCall<'_> {
         } else {
             self.increase_backoff();
         }
+    }
+
+    /// Returns true if the failures in a row are so many that the pauses do not grow any more.
+    fn is_pause_longest(&self) -> bool {
+        ATTEMPT_BACKOFF.without_jitter(self.failure_count) == ATTEMPT_BACKOFF.max
     }
 
     /// Makes the wait before the next attempt longer.

@@ -92,7 +92,7 @@ fn decision_on_transient_error_is_backoff_otherwise_refused() {
         ("LOADING Redis is loading the dataset in memory", true),
         ("MASTERDOWN Link with MASTER is down", true),
         ("READONLY You can't write against a read only replica.", true),
-        ("NOREPLICAS Not enough good replicas to write.", false),
+        ("NOREPLICAS Not enough good replicas to write.", true),
     ] {
         assert_eq!(on(text), ReplyAction::RetryLater { error: error(text), refresh: refreshes });
     }
