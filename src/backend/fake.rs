@@ -175,7 +175,8 @@ pub(crate) struct FakeSentinel {
     pub(crate) master: Option<&'static str>,
     /// The master's run id, if that is not made from its host.
     pub(crate) run_id: Option<&'static str>,
-    /// The sentinels that it knows, with or without itself.
+    /// The sentinels that it knows, with or without itself: each is a host, or `id@host` for the id
+    /// of another host.
     pub(crate) peers: &'static [&'static str],
     /// It reports port 0 of the master.
     pub(crate) bad_master: bool,
@@ -295,7 +296,6 @@ impl FakeCluster {
         self.with(host, |server| server.script_time = time);
     }
 
-    /// Sets the answer to `ASKING`.
     /// Sets how long the replies of that server are under way.
     pub(crate) fn set_round_trip(&self, host: &str, time: Duration) {
         self.with(host, |server| server.round_trip = time);
@@ -306,6 +306,7 @@ impl FakeCluster {
         self.with(host, |server| server.busy_until = Some(Instant::now() + time));
     }
 
+    /// Sets the answer to `ASKING`.
     pub(crate) fn on_asking(&self, host: &str, act: FakeReply) {
         self.with(host, |server| server.asking = Some(act));
     }

@@ -59,7 +59,8 @@ pub(super) fn sentinel_reply(
     else {
         return refusal("ERR unknown command 'SENTINEL'");
     };
-    let peers: Vec<&str> = peers.iter().copied().filter(|peer| *peer != host).collect();
+    let peers = peers.iter().map(|peer| peer.split_once('@').unwrap_or((peer, peer)));
+    let peers: Vec<(&str, &str)> = peers.filter(|(_, peer_host)| *peer_host != host).collect();
     let list = |words: &[&str]| RespValue::Array(words.iter().map(|word| text(word)).collect());
     let unknown = || refusal("ERR No such master with that name");
     let Some(master) = master else {
@@ -84,7 +85,9 @@ pub(super) fn sentinel_reply(
                 list(&[&place[..], &rest].concat())
             }
             _ => {
-                let peer = |peer: &&str| list(&["runid", &id_of(peer), "ip", peer, "port", "1"]);
+                let peer = |(id, host): &(&str, &str)| {
+                    list(&["runid", &id_of(id), "ip", host, "port", "1"])
+                };
                 RespValue::Array(peers.iter().map(peer).collect())
             }
         },

@@ -311,7 +311,13 @@ impl SentinelGroup {
                 lock(&self.state).ids.insert(node.clone(), sentinel);
             }
             Ok(_) => {}
-            Err(_) => drop(lock(&self.state).connections.remove(&node)),
+            Err(_) => {
+                let mut state = lock(&self.state);
+                state.connections.remove(&node);
+                // The sentinel may have another address now, where it is asked only if it is not
+                // known to be here.
+                state.ids.remove(&node);
+            }
         }
         (node, outcome)
     }

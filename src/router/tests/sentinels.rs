@@ -159,6 +159,30 @@ async fn the_last_sentinel_that_answers_is_asked_again() {
     watched.must_follow_a_failover(&router).await;
 }
 
+/// Two of them get other addresses, as containers do, and the client learns the new ones from the
+/// third.
+#[tokio::test(start_paused = true)]
+async fn sentinels_that_moved_are_asked_when_no_configured_address_answers() {
+    const MOVED: [&str; 3] = ["s1@t1", "s2@t2", "s3"];
+    let watched = watched().await;
+    let set = |epoch, master| {
+        for (host, id) in [("t1", "s1"), ("t2", "s2"), ("s3", "s3")] {
+            let knows = FakeSentinel { id: Some(id), peers: &MOVED, ..knows(epoch, master) };
+            watched.fakes.set_sentinel(host, knows);
+        }
+    };
+    set(1, "a");
+    watched.fakes.refuse("s1");
+    watched.fakes.refuse("s2");
+    watched.router.topology.refresh(RefreshSource::Several).await;
+    watched.fakes.refuse("s3");
+    watched.fakes.set_replica("b", false);
+    set(2, "b");
+    watched.fakes.refuse("a");
+    watched.call_within("k", 5).await.unwrap();
+    assert_eq!(watched.calls(), (0, 1));
+}
+
 /// It knows no other sentinel until it has discovered them again.
 #[tokio::test(start_paused = true)]
 async fn sentinel_reset_does_not_forget_the_other_sentinels() {
