@@ -372,12 +372,20 @@ impl SentinelState {
         if reports.iter().all(|report| report.peers.is_empty()) {
             return;
         }
-        let answers = |peer: &&SentinelPeer| {
-            reports.iter().any(|report| report.id.as_ref() == Some(&peer.sentinel))
+        let is_of = |report: &SentinelReport, peer: &SentinelPeer| {
+            report.id.as_ref() == Some(&peer.sentinel)
         };
-        let peers = reports.iter().flat_map(|report| &report.peers);
+        let answering =
+            self.discovered.iter().filter(|peer| reports.iter().any(|report| is_of(report, peer)));
+        let reported = reports.iter().flat_map(|report| &report.peers);
+        let mut peers: Vec<&SentinelPeer> = reported.chain(answering).collect();
+        // A sentinel may have moved. The address at which it answered is the best one, then those
+        // that others report now.
+        peers.sort_by_key(|peer| {
+            !reports.iter().any(|report| is_of(report, peer) && report.source == peer.address)
+        });
         let mut learned: Vec<SentinelPeer> = Vec::new();
-        for peer in self.discovered.iter().filter(answers).chain(peers) {
+        for peer in peers {
             let is_new = learned.iter().all(|other| other.sentinel != peer.sentinel);
             if is_new && learned.len() < MAX_DISCOVERED {
                 learned.push(peer.clone());
