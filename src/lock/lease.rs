@@ -325,15 +325,15 @@ impl Lease {
         self.free_of(|_| true).await
     }
 
-    /// Waits until no such change is pending. Fails if the server refuses the change from now on.
-    /// The worker repeats the change even then.
+    /// Waits until no such change is pending. Fails if the server refuses the change after the
+    /// call. The worker repeats the change even then.
     async fn free_of(&self, concerns: impl Fn(ChangeKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
         let began = client.clock.now();
         let until = client.call_deadline(Confirmation::default());
         let failed = |error: Error| Err(acquisition.lock.add_context(client.failure_or(error)));
         let refusal = |holding: &HeldLease| {
-            let refusal = holding.change_refusal().filter(|it| it.refused_at >= began)?;
+            let refusal = holding.change_refusal().filter(|it| it.refused_at > began)?;
             Some(CallError::new(refusal.reason.clone(), Doubt::None))
         };
         let under_way = |holding: &HeldLease| {

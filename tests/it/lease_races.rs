@@ -602,12 +602,12 @@ async fn let_expire_after_an_abandoned_upgrade_ends_the_upgrade_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn let_expire_that_cannot_end_an_abandoned_upgrade_is_unavailable() {
+async fn let_expire_that_cannot_end_an_abandoned_upgrade_is_rejected() {
     let bench = Bench::with(Client::builder().call_timeout(5 * SECOND)).await;
     let (read, theirs) = bench.gave_up_an_upgrade().await;
     let reentrant = read.id().to_owned();
     let kept = timeout(20 * SECOND, read.let_expire()).await.expect("it ends");
-    assert_eq!(kept.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(kept.unwrap_err().kind(), ErrorKind::Rejected);
     bench.engine.faults().reply_with_error(0, None);
     assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
     assert!(bench.others.is_held_by(reentrant).await.unwrap(), "it is left to its lease");
