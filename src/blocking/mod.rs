@@ -43,7 +43,9 @@
 //! requests, too, while that runtime is driven.
 //!
 //! A forked process does not have the background thread, so a wait there never returns. Fork before
-//! the first wait, or execute another program in the new process.
+//! the first wait, or execute another program in the new process. Do not use a client in both
+//! processes, on any runtime: two [copies](crate::Client#copies-of-the-process) of a client can
+//! hold one lock.
 //!
 //! # Inside a runtime
 //!

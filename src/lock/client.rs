@@ -55,6 +55,13 @@ use crate::router::{Router, RouterConfig, Transport};
 /// `tracing` or a recorder of metrics can cause. Then all its leases are lost and their holders are
 /// told, requests under way end, and every call fails with
 /// [`ClientFailed`](ErrorKind::ClientFailed). The servers keep the locks until their leases end.
+///
+/// # Copies of the process
+///
+/// Connect after a fork, and after a snapshot of the machine or of the process is restored. A copy
+/// of a process has the same client, with the same id and the same number for its next acquisition.
+/// Then the server takes the request of one copy for a repeated call of the other, and grants the
+/// lock to both, with one fencing token. The library does not detect copies.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) client: Arc<ClientHandle>,
