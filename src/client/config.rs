@@ -96,6 +96,7 @@ impl ClientConfig {
             confirmation: self.confirmation,
             is_cacheable: false,
             reserved: false,
+            is_member: false,
             permits: None,
         }
     }

@@ -324,8 +324,10 @@ async fn quorum_accepts_a_cluster_as_member_and_needs_three_members() {
 
 #[cfg(feature = "embedded")]
 mod embedded {
-    use rwlease::Lease;
+    use std::sync::Mutex;
+
     use rwlease::embedded::EmbeddedCluster;
+    use rwlease::{ClientBuilder, Lease, LeaseLoss, LockMode};
 
     use super::*;
     use crate::fixture::client;
@@ -475,6 +477,27 @@ mod embedded {
         (engines, Redlock::new(members).unwrap())
     }
 
+    /// Another quorum of these members, with the settings for each position.
+    async fn quorum_of(
+        engines: &[EmbeddedCluster],
+        settings: impl Fn(usize, ClientBuilder) -> ClientBuilder,
+    ) -> Redlock {
+        let mut members = Vec::new();
+        for (place, engine) in engines.iter().enumerate() {
+            let settings = settings(place, Client::builder());
+            members.push(settings.connect_embedded(engine).await.unwrap());
+        }
+        Redlock::new(members).unwrap()
+    }
+
+    /// Losses that the listeners of members heard of, with the member's position.
+    type Losses = Arc<Mutex<Vec<(usize, LeaseLoss)>>>;
+
+    fn heard(losses: &Losses, place: usize, settings: ClientBuilder) -> ClientBuilder {
+        let losses = losses.clone();
+        settings.on_lease_lost(move |loss| losses.lock().unwrap().push((place, loss.clone())))
+    }
+
     /// The last token at each member that knows the lock.
     fn tokens(engines: &[EmbeddedCluster]) -> Vec<Option<u64>> {
         engines.iter().map(|engine| line(engine).get(15..31)?.parse().ok()).collect()
@@ -621,22 +644,115 @@ mod embedded {
         assert!(!engines[..2].iter().any(is_written));
     }
 
-    /// The drift is so long that the leases are renewed after the lock was lost here.
+    /// The drift is so long that the leases are renewed after the lock was lost here. They end with
+    /// the drift.
     #[tokio::test(start_paused = true)]
     async fn quorum_guard_that_was_lost_stays_lost() {
-        let (_engines, quorum) = with_clocks([0; 3]).await;
+        let (engines, quorum) = with_clocks([0; 3]).await;
         let request = quorum.write("lock").renewal(RenewalPolicy::Manual);
         let held = request.drift(Duration::from_secs(25)).await.unwrap();
         held.ended().await;
-        for _ in 0..60 {
+        for _ in 0..24 {
             for lease in held.leases() {
                 lease.renew().await.unwrap();
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(!held.is_held() && held.leases().all(|lease| lease.is_held()));
+            assert!(!held.is_held() && holding(&held) == 3);
         }
+        gone(&engines).await;
+        assert_eq!((held.state(), held.leases().len()), (LeaseState::Lost, 0));
         assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::LeaseLost);
         assert_eq!(held.release().await.unwrap(), ReleaseOutcome::AlreadyLost);
+    }
+
+    /// The work under the lost lock hangs, and its guard lives. Without the member that it still
+    /// had there is no majority, because another member has died since.
+    #[tokio::test(start_paused = true)]
+    async fn quorum_that_is_lost_is_granted_again_while_its_guard_lives() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        let other = quorum_of(&engines, |_, settings| settings).await;
+        for request in [quorum.write("lock"), quorum.set_nx_mutex("lock")] {
+            let held = request.await.unwrap();
+            engines[1..].iter().for_each(|engine| engine.faults().stop(0));
+            held.ended().await;
+            engines[1].faults().start(0);
+            let next = match held.fencing_token() {
+                Some(_) => other.write("lock"),
+                None => other.set_nx_mutex("lock"),
+            };
+            let next = next.timeout(LONG).await.unwrap();
+            assert_eq!(next.leases().len(), 2);
+            assert!(!held.is_held());
+            assert_eq!(next.release().await.unwrap(), ReleaseOutcome::Released);
+            engines[2].faults().start(0);
+            tokio::time::sleep(LONG).await;
+        }
+    }
+
+    /// The guard is held without the member that has lost its lease.
+    #[tokio::test(start_paused = true)]
+    async fn on_lost_is_called_once_for_a_lost_quorum_and_not_for_a_member() {
+        let (engines, _) = with_clocks([0; 3]).await;
+        let losses: Losses = Arc::default();
+        let quorum = quorum_of(&engines, |place, settings| heard(&losses, place, settings)).await;
+        let held = quorum.write("lock").await.unwrap();
+        restart(&engines[1]);
+        tokio::time::sleep(LONG).await;
+        assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 3));
+        engines[2].faults().stop(0);
+        tokio::time::sleep(LONG).await;
+        assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 2));
+        assert_eq!(losses.lock().unwrap().len(), 0);
+
+        engines[1].faults().stop(0);
+        held.ended().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let lost = std::mem::take(&mut *losses.lock().unwrap());
+        let [(0, loss)] = &lost[..] else { panic!("{lost:?}") };
+        assert_eq!((&*loss.lock, loss.mode), ("lock", LockMode::Write));
+        assert_eq!((loss.fencing_token, loss.guard_count), (held.fencing_token(), 1));
+        assert!(loss.held_for > 2 * LONG);
+        drop(held);
+        tokio::time::sleep(LONG).await;
+        assert_eq!(losses.lock().unwrap().len(), 0);
+    }
+
+    /// Nothing runs between the end of the lease and the drop, which finds the loss.
+    #[tokio::test]
+    async fn on_lost_is_called_for_a_quorum_whose_guard_is_dropped_too_late() {
+        let engines: [_; 3] =
+            std::array::from_fn(|_| EmbeddedCluster::builder().standalone().build());
+        let losses: Losses = Arc::default();
+        let quorum = quorum_of(&engines, |place, settings| heard(&losses, place, settings)).await;
+        let lease = Duration::from_millis(500);
+        let request = quorum.read("lock").lease(lease).renewal(RenewalPolicy::Manual);
+        let held = taken(request).await;
+        std::thread::sleep(lease);
+        drop(held);
+        eventually("it is heard of", async || losses.lock().unwrap().len() == 1).await;
+    }
+
+    /// A release in time, and a client that shuts down, lose nothing.
+    #[tokio::test(start_paused = true)]
+    async fn on_lost_is_not_called_for_a_quorum_that_is_released_or_shut_down() {
+        let (engines, _) = with_clocks([0; 3]).await;
+        let losses: Losses = Arc::default();
+        let mut members = Vec::new();
+        for (place, engine) in engines.iter().enumerate() {
+            let settings = heard(&losses, place, Client::builder());
+            members.push(settings.connect_embedded(engine).await.unwrap());
+        }
+        let quorum = Redlock::new(members.clone()).unwrap();
+        let held = quorum.write("lock").await.unwrap();
+        assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);
+        let held = quorum.write("lock").await.unwrap();
+        for member in &members {
+            assert_eq!(member.shutdown(LONG).await, Vec::<String>::new());
+        }
+        held.ended().await;
+        tokio::time::sleep(LONG).await;
+        assert_eq!(held.release().await.unwrap(), ReleaseOutcome::AlreadyLost);
+        assert_eq!(losses.lock().unwrap().len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

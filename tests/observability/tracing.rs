@@ -226,6 +226,48 @@ async fn a_wrong_clock_is_told() {
     }
 }
 
+/// A member that restarts without its data, or that is silent, neither loses the lock of a quorum
+/// nor puts it at risk.
+#[tokio::test(start_paused = true)]
+async fn a_quorum_tells_of_its_own_risk_and_loss_once() {
+    let (tape, _guard) = Tape::start();
+    let (mut engines, mut members) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let engine = EmbeddedCluster::builder().standalone().build();
+        members.push(Client::builder().connect_embedded(&engine).await.unwrap());
+        engines.push(engine);
+    }
+    let told = |name: &str| {
+        let told = tape.0.lock().unwrap();
+        let told = told.iter().filter(|(other, _)| other == name);
+        told.map(|(_, fields)| fields.clone()).collect::<Vec<_>>()
+    };
+    let quorum = rwlease::Redlock::new(members).unwrap();
+    let held = quorum.write("a").lease(Duration::from_secs(12)).await.unwrap();
+    engines[0].faults().stop(0);
+    engines[0].faults().flush_data(0);
+    engines[0].faults().start(0);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    engines[0].faults().pause(0);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    tape.has("rwlease.renew", "not_held", &["lock"]).await;
+    assert!(held.is_held() && told("rwlease.lost").is_empty());
+    assert!(told("rwlease.at_risk").is_empty());
+
+    engines[1].faults().pause(0);
+    held.ended().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let token = held.fencing_token().unwrap().to_string();
+    drop(held);
+    let (at_risk, lost) = (told("rwlease.at_risk"), told("rwlease.lost"));
+    assert_eq!((at_risk.len(), lost.len()), (1, 1), "{at_risk:?} {lost:?}");
+    for told in [&at_risk[0], &lost[0]] {
+        assert_eq!((&*told["lock"], &*told["mode"], &told["token"]), ("a", "write", &token));
+    }
+    assert_eq!(lost[0]["reason"], "expired");
+    assert!((3.0..6.0).contains(&at_risk[0]["seconds_left"].parse::<f64>().unwrap()));
+}
+
 #[test]
 fn each_event_has_a_documented_message() {
     let source = crate::source();

@@ -181,8 +181,8 @@ pub struct LossRecord {
     pub by_server: bool,
     /// Whether it ended because the client has failed.
     pub client_failed: bool,
-    /// Whether the loss is reported here. The cache reports that of a cached lease, and a reserved
-    /// lease has no guard.
+    /// Whether the loss is reported here. The cache and a Redlock report those of their leases, and
+    /// a reserved lease has no guard.
     pub is_reported: bool,
 }
 

@@ -238,10 +238,10 @@ impl HeldLease {
         }
     }
 
-    /// Whether events tell of the lease. The cache tells of its own, and a reserved lease has no
-    /// guard.
+    /// Whether its risk and its loss are reported here. The cache and a Redlock report those of
+    /// their leases, and a reserved lease has no guard.
     fn has_own_reports(&self) -> bool {
-        self.keepalive.is_none() && !self.options.reserved
+        self.keepalive.is_none() && !self.options.reserved && !self.options.is_member
     }
 
     pub fn is_revoked(&self) -> bool {

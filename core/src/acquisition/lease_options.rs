@@ -22,6 +22,8 @@ pub struct LeaseOptions {
     pub is_cacheable: bool,
     /// Whether no guard has the lease yet: it is renewed, and its loss is reported to nobody.
     pub reserved: bool,
+    /// Whether it is one of the leases of a Redlock, which reports its own risk and loss.
+    pub is_member: bool,
     /// The permits wanted of a semaphore.
     pub permits: Option<PermitRequest>,
 }

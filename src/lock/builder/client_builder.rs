@@ -153,6 +153,9 @@ impl ClientBuilder {
     /// `rwlease.callback` says so. If more than 131,072 losses wait for the function, it is not
     /// called for further losses.
     ///
+    /// For the lock of a [`Redlock`](crate::Redlock), the listener of the first member's client is
+    /// called, once, when the lock is lost. It is not called when one member loses its lease.
+    ///
     /// [`shutdown`](crate::Client::shutdown) waits until all losses are reported. After the end of
     /// the client's runtime, the function is not called. Guards, [`Lease::ended`] and its
     /// cancellation tokens still report losses.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, select};
-use rwlease_core::acquisition::RenewalPolicy;
 use rwlease_core::protocol::{MAX_TOKEN_LEAD, RaiseTokenReply};
 use tokio::task::AbortHandle;
 
@@ -24,24 +23,21 @@ use crate::lock::redlock::member_leases::MemberLeases;
 pub struct RedlockGuard {
     pub(super) members: Arc<MemberLeases>,
     token: Option<u64>,
-    /// The task that reacquires the lock at missing members.
-    retakes: Option<AbortHandle>,
+    /// The task that looks after the leases.
+    watch: Option<AbortHandle>,
 }
 
 impl RedlockGuard {
     pub(super) fn new(members: MemberLeases) -> Self {
-        RedlockGuard { members: Arc::new(members), token: None, retakes: None }
+        RedlockGuard { members: Arc::new(members), token: None, watch: None }
     }
 
-    /// Sets the token of the majority, and starts to reacquire the lock at missing members.
+    /// Sets the token of the majority, and starts to look after the leases.
     pub(super) fn begin(&mut self, token: Option<u64>) {
         self.token = token;
-        let round = &self.members.round;
-        if round.options.renewal != RenewalPolicy::Manual {
-            let client = &round.quorum.members[0].client;
-            let retakes = self.members.clone().retake_while_held(token);
-            self.retakes = Some(client.spawn("retakes of a quorum", retakes));
-        }
+        self.members.begin(token);
+        let client = &self.members.round.quorum.members[0].client;
+        self.watch = Some(client.spawn("watch of a quorum", self.members.clone().watch(token)));
     }
 
     /// Returns the fencing token of a read/write lock, and `None` for a mutex.
@@ -97,7 +93,8 @@ impl RedlockGuard {
     }
 
     /// Returns the current leases at the members that granted the lock. After the lock is
-    /// reacquired at a member, the new lease replaces the lost lease.
+    /// reacquired at a member, the new lease replaces the lost lease. Empty once the leases were
+    /// given up after a loss.
     pub fn leases(&self) -> impl ExactSizeIterator<Item = Lease> + use<> {
         self.members.leases().into_iter().map(|(_, lease)| lease)
     }
@@ -235,9 +232,10 @@ impl RedlockGuard {
 
     /// Ends the lock here, and returns its leases.
     fn end(&self) -> Vec<Hold> {
-        if let Some(retakes) = &self.retakes {
-            retakes.abort();
+        if let Some(watch) = &self.watch {
+            watch.abort();
         }
+        self.members.report_loss();
         self.members.end()
     }
 }

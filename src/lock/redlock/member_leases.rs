@@ -1,6 +1,6 @@
 //! The leases of a quorum's guard, and how the lock is reacquired at missing members.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures::future::{Either, join_all, select, select_all};
@@ -9,18 +9,17 @@ use rwlease_core::protocol::{RaiseTokenReply, RaiseTokenRequest};
 use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 
-use crate::backoff::with_jitter;
 use crate::client::config::check_options;
+use crate::client::loss::LeaseLoss;
 use crate::clock::Clock;
+use crate::fencing_token::FencingToken;
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
 use crate::lock::redlock::round::Round;
+use crate::lock::redlock::watch::loss_reason;
 use crate::locks::lock;
 
-/// Missing members are tried again after a part of the lease, from half of this part to all of it.
-const RETAKES_PER_LEASE: u32 = 3;
-
-/// The leases of a guard. The guard shares them with the task that reacquires the lock at members.
+/// The leases of a guard. The guard shares them with the task that [watches](Self::watch) them.
 #[derive(Debug)]
 pub(super) struct MemberLeases {
     pub(super) round: Round,
@@ -37,6 +36,17 @@ struct Members {
     all: Vec<Member>,
     /// The lock is lost or released. No lease is added, and none counts.
     is_over: bool,
+    /// What the report of a loss says, until the loss is reported or the guard ends the lock.
+    /// `None` as well before the guard is returned.
+    grant: Option<QuorumGrant>,
+}
+
+/// The grant of a majority.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuorumGrant {
+    /// The greatest token of the members. `None` for a lock without tokens.
+    pub(super) token: Option<u64>,
+    pub(super) granted_at: LocalInstant,
 }
 
 /// What the guard has at a member.
@@ -83,9 +93,15 @@ impl MemberLeases {
         MemberLeases {
             hold_ends: round.options.max_hold.map(|hold| began.saturating_add(hold)),
             round,
-            members: Mutex::new(Members { all, is_over: false }),
+            members: Mutex::new(Members { all, is_over: false, grant: None }),
             added: Notify::new(),
         }
+    }
+
+    /// The guard is returned with this token. From now on a loss is reported.
+    pub(super) fn begin(&self, token: Option<u64>) {
+        let grant = QuorumGrant { token, granted_at: self.clock().now() };
+        lock(&self.members).grant = Some(grant);
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {
@@ -146,14 +162,23 @@ impl MemberLeases {
         loop {
             let mut added = std::pin::pin!(self.added.notified());
             added.as_mut().enable();
-            let leases = self.leases().into_iter().map(|(_, lease)| lease);
-            let sound: Vec<Lease> = leases.filter(|lease| !lease.is_at_risk()).collect();
+            let sound = self.sound_leases();
             if sound.len() < self.round.quorum.majority() {
                 return;
             }
             let alarms = select_all(sound.iter().map(|lease| Box::pin(lease.at_risk())));
             drop(select(added, alarms).await);
         }
+    }
+
+    /// Whether less than a majority of the leases is held and not at risk.
+    pub(super) fn is_at_risk(&self) -> bool {
+        self.sound_leases().len() < self.round.quorum.majority()
+    }
+
+    fn sound_leases(&self) -> Vec<Lease> {
+        let leases = self.leases().into_iter().map(|(_, lease)| lease);
+        leases.filter(|lease| !lease.is_at_risk()).collect()
     }
 
     /// Leaves a member out for good, and releases the lock there.
@@ -165,30 +190,38 @@ impl MemberLeases {
         drop(before); // after the unlocking, because it emits events
     }
 
+    /// Returns the loss and its reason if the lock is lost, once.
+    pub(super) fn take_loss(&self) -> Option<(LeaseLoss, &'static str)> {
+        let mut members = lock(&self.members);
+        if !self.remaining_of(&mut members).is_zero() {
+            return None;
+        }
+        let QuorumGrant { token, granted_at } = members.grant.take()?;
+        let now = self.clock().now();
+        let leases = members.all.iter().filter_map(Member::hold).map(|hold| &hold.0);
+        let reason = loss_reason(&self.round, leases, now)?;
+        let lock = &self.round.locks[0];
+        let loss = LeaseLoss {
+            lock: lock.name.clone(),
+            slot: lock.slot,
+            mode: self.round.mode,
+            fencing_token: token.and_then(FencingToken::from_wire),
+            held_for: now.saturating_duration_since(granted_at),
+            guard_count: 1,
+        };
+        Some((loss, reason))
+    }
+
     /// Ends the lock, and returns its leases.
     pub(super) fn end(&self) -> Vec<Hold> {
         let mut members = lock(&self.members);
-        members.is_over = true;
+        (members.is_over, members.grant) = (true, None);
         let members = std::mem::take(&mut members.all).into_iter();
         let held = members.filter_map(|place| match place {
             Member::Granted(hold) => Some(hold),
             Member::Missing | Member::LeftOut => None,
         });
         held.collect()
-    }
-
-    /// Reacquires the lock at missing members from time to time, until the lock is lost or its
-    /// renewals end.
-    pub(super) async fn retake_while_held(self: Arc<Self>, token: Option<u64>) {
-        let period = self.round.options.first_lease() / RETAKES_PER_LEASE;
-        loop {
-            let clock = self.clock();
-            clock.sleep_until(clock.now().saturating_add(with_jitter(period))).await;
-            if self.remaining().is_zero() || self.renewals_left() == Some(0) {
-                return;
-            }
-            self.retake_missing(token).await;
-        }
     }
 
     /// Tries once to reacquire the lock at each missing member, while the lock is held. Returns the
@@ -254,7 +287,7 @@ impl MemberLeases {
     }
 
     /// The least number of renewals that a valid lease has left, if there is a limit.
-    fn renewals_left(&self) -> Option<u32> {
+    pub(super) fn renewals_left(&self) -> Option<u32> {
         let leases = self.leases().into_iter().map(|(_, lease)| lease);
         let held = leases.filter(Lease::is_held);
         held.filter_map(|lease| lease.with(HeldLease::renewals_left).flatten()).min()

@@ -6,6 +6,7 @@ mod member_leases;
 pub(crate) mod request;
 mod round;
 mod telemetry;
+mod watch;
 
 use std::sync::Arc;
 
@@ -51,8 +52,14 @@ use crate::lock::redlock::request::RedlockAcquire;
 /// have lost it, such as a restarted member. It tries several times in a lease, if the client
 /// renews the leases, and in each [`renew`](crate::RedlockGuard::renew). So members may be
 /// restarted one after the other without the loss of a held lock. The guard never reacquires the
-/// lock at a member that revoked its lease, or that has a wrong clock. A loss is final: after the
-/// loss of the majority, the guard reacquires no member.
+/// lock at a member that revoked its lease, or that has a wrong clock.
+///
+/// A loss is final: after the loss of the majority, the guard reacquires no member. The client
+/// releases the members that are left when the [drift](crate::request::RedlockAcquire::drift) has
+/// passed, also while the guard lives, so that other clients can have a majority. The
+/// [listener](crate::ClientBuilder::on_lease_lost) of the first member's client is told of the
+/// loss. It is not told of a member that has lost its lease, because the lock is held without that
+/// member.
 ///
 /// It is as safe as the members' clocks: each must run at about the speed of this process's clock,
 /// and none may jump ahead. A member that restarts without its data must stay away for the longest
@@ -84,7 +91,8 @@ impl Redlock {
     /// are not independent, and make the quorum worthless. This is not checked.
     ///
     /// The settings of the first member apply to the locks of all: the lease, `min_replicas` and
-    /// `fsync`, `call_timeout`.
+    /// `fsync`, `call_timeout`, `on_lease_lost`. The quorum needs the runtime on which the first
+    /// member was connected.
     ///
     /// # Errors
     ///

@@ -75,7 +75,10 @@ impl RedlockAcquire {
         RedlockAcquire {
             locks: locks.collect(),
             mode,
-            options: quorum.members[0].client.settings.lease_options(),
+            options: LeaseOptions {
+                is_member: true,
+                ..quorum.members[0].client.settings.lease_options()
+            },
             wait: WaitOptions::default(),
             cancel: Cancel::default(),
             member_timeout: None,

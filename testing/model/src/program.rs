@@ -111,6 +111,7 @@ impl AcquireProgram {
             confirmation: Confirmation::default(),
             is_cacheable: false,
             reserved: false,
+            is_member: false,
             permits: None,
         };
         let options = match self.uses > 0 {

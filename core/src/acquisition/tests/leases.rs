@@ -310,6 +310,16 @@ fn a_reserved_lease_at_risk_is_reported_again_in_use() {
 }
 
 #[test]
+fn a_lease_of_a_redlock_member_reports_no_risk_and_no_loss() {
+    let mut bench = Bench::held_lease(LockMode::Write, 5, |options| options.is_member = true);
+    assert!(bench.after(3_000).is_renewed(), "and there is no answer");
+    let effects = bench.after(1_500).on(AcquisitionEvent::TimerFired);
+    assert!(effects.notify_waiters && risk(&effects).is_none());
+    let lost = bench.renewed(RenewReply::NotHeld).loss.unwrap();
+    assert!(lost.by_server && !lost.is_reported);
+}
+
+#[test]
 fn a_lease_with_a_shortest_time_requests_it_and_keeps_it_at_the_release() {
     let least = Duration::from_secs(20);
     let options = |options: &mut LeaseOptions| options.at_least = Some(least);

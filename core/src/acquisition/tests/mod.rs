@@ -236,6 +236,7 @@ fn default_options() -> LeaseOptions {
         confirmation: Confirmation::default(),
         is_cacheable: false,
         reserved: false,
+        is_member: false,
         permits: None,
     }
 }
