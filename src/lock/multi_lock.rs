@@ -18,7 +18,7 @@ use crate::lock::guard::{Hold, HoldRelease, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
 use crate::lock::retry::was_cut_short;
-use crate::lock::run_while_held::{self, until_lost};
+use crate::lock::run_while_held::{output_of, until_lost};
 use crate::lock::wait_options::{Cancel, WaitOptions};
 
 /// A request for several locks in any slots and modes. It acquires all locks, or no lock.
@@ -203,12 +203,10 @@ impl MultiLock {
         let is_lost = |lease: &&Lease| !lease.is_held();
         // A release may find the loss first. Then any lease names the request.
         let lease = guard.leases().find(is_lost).or(guard.leases().next()).cloned();
-        let output = output.filter(|_| guard.is_held());
         let released = guard.release().await;
-        match (output, lease) {
-            (Some(output), _) if !matches!(released, Ok(ReleaseOutcome::AlreadyLost)) => Ok(output),
-            (_, Some(lease)) => Err(run_while_held::lost(&lease)),
-            (_, None) => Err(Error::new(ErrorKind::LeaseLost, "the locks were lost")),
+        match lease {
+            Some(lease) => output_of(output, &released, &lease.acquisition.lock),
+            None => Err(Error::new(ErrorKind::LeaseLost, "the locks were lost")),
         }
     }
 

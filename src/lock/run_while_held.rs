@@ -4,6 +4,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
+use rwlease_core::protocol::LockKey;
+
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, ReleaseOutcome};
 use crate::lock::lease::Lease;
@@ -15,7 +17,8 @@ pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> 
     finish(guard, output).await
 }
 
-/// Returns the output of `work`. Drops `work` and returns `None` when the lock is lost.
+/// Returns the output of `work`, or `None` if the lock was lost before its end. Drops `work` when
+/// the lock is lost.
 pub(crate) async fn until_lost<T>(
     ended: impl Future<Output = ()>,
     is_held: impl Fn() -> bool,
@@ -28,7 +31,7 @@ pub(crate) async fn until_lost<T>(
         if ended.as_mut().poll(context).is_ready() || !is_held() {
             return Poll::Ready(None);
         }
-        work.as_mut().poll(context).map(Some)
+        work.as_mut().poll(context).map(|output| is_held().then_some(output))
     })
     .await
 }
@@ -38,13 +41,21 @@ pub(crate) async fn finish<G: Guard, T>(guard: G, output: Option<T>) -> Result<T
     let lease = guard.as_lease().clone();
     let held = lease.is_held();
     let released = guard.give_back().await;
-    match output {
-        Some(output) if held && !matches!(released, Ok(ReleaseOutcome::AlreadyLost)) => Ok(output),
-        _ => Err(lost(&lease)),
-    }
+    output_of(output.filter(|_| held), &released, &lease.acquisition.lock)
 }
 
-pub(crate) fn lost(lease: &Lease) -> Error {
-    let message = "the lease was lost before the work completed";
-    lease.acquisition.lock.add_context(Error::new(ErrorKind::LeaseLost, message))
+/// Returns the output of work under a lock, after the release. A release may find a loss that the
+/// client did not know.
+pub(crate) fn output_of<T>(
+    output: Option<T>,
+    released: &Result<ReleaseOutcome>,
+    lock: &LockKey,
+) -> Result<T> {
+    match output {
+        Some(output) if !matches!(released, Ok(ReleaseOutcome::AlreadyLost)) => Ok(output),
+        _ => {
+            let message = "the lease was lost before the work completed";
+            Err(lock.add_context(Error::new(ErrorKind::LeaseLost, message)))
+        }
+    }
 }

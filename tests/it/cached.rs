@@ -211,6 +211,37 @@ async fn on_lost_is_called_once_for_all_cached_guards_and_not_without_guards() {
     assert_eq!(told.lock().unwrap()[..], [(LockMode::Read, 2)]);
 }
 
+/// Under a cached lease, and under a lease of the guard's own.
+#[tokio::test(start_paused = true)]
+async fn cached_work_runs_while_the_lock_is_held_and_is_cancelled_at_the_loss() {
+    for is_cached in [true, false] {
+        let Bench { lock, others, .. } = Bench::new().await;
+        if is_cached {
+            warm(&lock, LockMode::Write).await;
+        }
+        let token = lock.write().run_while_held(async |guard| {
+            assert!(guard.is_held() && lock.cache_status().hold.is_some() == is_cached);
+            guard.fencing_token()
+        });
+        let token = token.await.unwrap();
+        sleep(10 * SECOND).await;
+        if is_cached {
+            warm(&lock, LockMode::Write).await;
+        }
+        let shared = Arc::new(());
+        let cancelled = lock.write().run_while_held(async |guard| {
+            assert!(guard.fencing_token() > token);
+            let _kept = shared.clone();
+            others.force_release().await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let lost = timeout(60 * SECOND, cancelled).await.unwrap().unwrap_err();
+        assert_eq!((lost.kind(), lost.lock()), (ErrorKind::LeaseLost, Some("cached")));
+        assert_eq!(Arc::strong_count(&shared), 1, "the work is dropped");
+        assert!(others.try_write().await.unwrap().is_some(), "{is_cached}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn status_marks_cached_holders() {
     let Bench { lock: _lock, others, .. } = Bench::warm(LockMode::Read).await;

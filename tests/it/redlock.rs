@@ -756,6 +756,35 @@ mod embedded {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn quorum_work_runs_while_the_lock_is_held_and_is_cancelled_at_the_loss() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        let request = || quorum.write("lock");
+        let held = request().run_while_held(async |guard| (guard.is_held(), guard.fencing_token()));
+        assert!(matches!(held.await.unwrap(), (true, Some(_))));
+        gone(&engines).await;
+
+        // The members lose the lock, and only the release finds that.
+        let late = request().run_while_held(async |_guard| engines[..2].iter().for_each(restart));
+        let lost = late.await.unwrap_err();
+        assert_eq!((lost.kind(), lost.lock()), (ErrorKind::LeaseLost, Some("lock")));
+        gone(&engines).await;
+
+        let shared = Arc::new(());
+        let cancelled = request().run_while_held(async |_guard| {
+            let _kept = shared.clone();
+            engines[..2].iter().for_each(|engine| engine.faults().stop(0));
+            std::future::pending::<()>().await;
+        });
+        let lost = cancelled.await.unwrap_err();
+        assert_eq!((lost.kind(), lost.lock()), (ErrorKind::LeaseLost, Some("lock")));
+        assert_eq!(Arc::strong_count(&shared), 1, "the work is dropped");
+
+        let unreached = request().try_acquire().await.unwrap_err().kind();
+        let failed = request().run_while_held(async |_guard| panic!("it is not held")).await;
+        assert_eq!((failed.unwrap_err().kind(), unreached), (ErrorKind::Unavailable, unreached));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn dropped_quorum_guard_leaves_nothing_at_members_taken_anew() {
         let (engines, quorum) = with_clocks([0; 3]).await;
         let held = quorum.write("lock").await.unwrap();

@@ -74,7 +74,7 @@ impl CachedGuardInner {
         }
     }
 
-    fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
@@ -109,7 +109,14 @@ impl CachedGuardInner {
         token.child_token()
     }
 
-    async fn release(mut self) -> Result<ReleaseOutcome> {
+    /// Completes when the lease is lost.
+    pub(super) async fn ended(&self) {
+        if let Some(lease) = self.lease() {
+            lease.ended().await;
+        }
+    }
+
+    pub(super) async fn release(mut self) -> Result<ReleaseOutcome> {
         let was_held = self.is_held();
         self.end_watches();
         match std::mem::replace(&mut self.by, CachedGuardGrant::Nothing) {
@@ -157,10 +164,14 @@ pub trait CachedGuard: sealed::CachedGuard {}
 pub(crate) mod sealed {
     use super::{CachedGuardInner, LockMode};
 
-    pub trait CachedGuard: Send + Unpin {
+    pub trait CachedGuard: Sized + Send + Unpin {
         const MODE: LockMode;
 
         fn of(held: CachedGuardInner) -> Self;
+
+        fn inner(&self) -> &CachedGuardInner;
+
+        fn into_inner(self) -> CachedGuardInner;
     }
 }
 
@@ -219,9 +230,7 @@ macro_rules! guard {
             ///
             /// Cancel safe: it can be dropped and called again.
             pub async fn ended(&self) {
-                if let Some(lease) = self.0.lease() {
-                    lease.ended().await;
-                }
+                self.0.ended().await;
             }
 
             /// Completes when the lease is at risk, or has ended. See
@@ -255,6 +264,14 @@ macro_rules! guard {
 
             fn of(held: CachedGuardInner) -> Self {
                 $name(held)
+            }
+
+            fn inner(&self) -> &CachedGuardInner {
+                &self.0
+            }
+
+            fn into_inner(self) -> CachedGuardInner {
+                self.0
             }
         }
 

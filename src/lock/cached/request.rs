@@ -16,6 +16,7 @@ use crate::client::cache::{
 };
 use crate::error::{AddContext, Error, Result};
 use crate::lock::cached::guard::{CachedGuard, CachedGuardInner};
+use crate::lock::run_while_held::{output_of, until_lost};
 use crate::lock::wait_options::{Cancel, check_timeout};
 
 /// A request for a cached lock. It is sent when awaited, and returns a guard.
@@ -70,6 +71,39 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
     pub fn cancel_when(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
         self.cancel = Cancel::on(cancelled);
         self
+    }
+
+    /// Holds the lock while `work` runs, and returns its output. `work` gets the guard.
+    ///
+    /// When the lease is lost, `work` is cancelled: its future is dropped at its current await, and
+    /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). `Ok` means that the lock was held
+    /// until `work` ended. Tasks and threads that `work` started are not cancelled: give them the
+    /// cancellation token of the guard.
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let client = rwlease::Client::embedded().await?;
+    /// let config = client.rwlock("config")?.cached()?;
+    /// let token = config.read().run_while_held(async |guard| guard.fencing_token()).await?;
+    /// assert!(config.write().await?.fencing_token() > token);
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`Acquire::run_while_held`](crate::Acquire::run_while_held).
+    pub async fn run_while_held<T>(self, work: impl AsyncFnOnce(&G) -> T) -> Result<T>
+    where
+        G: 'a,
+    {
+        let lock = &self.entry.lock;
+        let guard = self.await?;
+        let inner = guard.inner();
+        let output = until_lost(inner.ended(), || inner.is_held(), work(&guard)).await;
+        let released = guard.into_inner().release().await;
+        output_of(output, &released, lock)
     }
 
     fn poll_granted(&mut self, context: &mut Context<'_>) -> Poll<Result<CachedGrant>> {

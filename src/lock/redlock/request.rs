@@ -16,6 +16,7 @@ use crate::lock::redlock::Redlock;
 use crate::lock::redlock::guard::RedlockGuard;
 use crate::lock::redlock::round::{Round, RoundOutcome};
 use crate::lock::request::options;
+use crate::lock::run_while_held::{output_of, until_lost};
 use crate::lock::wait_options::{Cancel, WaitOptions};
 
 /// The default timeout of a member is the lease divided by this, within the range below, plus the
@@ -125,6 +126,41 @@ impl RedlockAcquire {
     pub async fn try_acquire(mut self) -> Result<Option<RedlockGuard>> {
         let cancel = std::mem::take(&mut self.cancel);
         cancel.or(pin!(Some(self.try_once()))).await
+    }
+
+    /// Holds the lock while `work` runs, and returns its output. `work` gets the guard: the stores
+    /// that it writes to need [the token](RedlockGuard::fencing_token).
+    ///
+    /// When the lock is lost, `work` is cancelled: its future is dropped at its current await, and
+    /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). `Ok` means that the lock was held
+    /// until `work` ended. Tasks and threads that `work` started are not cancelled: they must watch
+    /// [`RedlockGuard::ended`] or be told by `work`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let mut members = Vec::new();
+    /// # for _ in 0..3 { members.push(rwlease::Client::embedded().await?); }
+    /// let quorum = rwlease::Redlock::new(members)?;
+    /// let total = quorum.write("order:{42}").run_while_held(async |guard| {
+    ///     save("paid", guard.fencing_token()).await; // the store refuses older tokens
+    ///     42
+    /// }).await?;
+    /// assert_eq!(total, 42);
+    /// # Ok(()) }
+    /// # async fn save(_: &str, _: Option<rwlease::FencingToken>) {}
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`Acquire::run_while_held`](crate::Acquire::run_while_held).
+    pub async fn run_while_held<T>(self, work: impl AsyncFnOnce(&RedlockGuard) -> T) -> Result<T> {
+        let guard = self.await?;
+        let output = until_lost(guard.ended(), || guard.is_held(), work(&guard)).await;
+        let lock = guard.members.round.locks[0].clone();
+        let released = guard.release().await;
+        output_of(output, &released, &lock)
     }
 
     async fn try_once(&self) -> Result<Option<RedlockGuard>> {
