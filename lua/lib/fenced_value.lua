@@ -22,7 +22,8 @@ local function load_line(field)
   end
   local expiry, last_token, deadline, last_sequence, last_writer = string.match(stored_line, LINE_PATTERN)
   if not last_writer then
-    return { err = 'LOCKTYPE not a fenced value' }
+    local other_shape = string.match(stored_line, '^2([FWRSQP])%d')
+    return { err = other_shape and 'LOCKTYPE shape ' .. other_shape or 'LOCKTYPE not a fenced value' }
   end
   key_expiry, value_deadline, stored_sequence = expiry + 0, deadline + 0, last_sequence + 0
   stored_token, stored_writer = last_token, last_writer

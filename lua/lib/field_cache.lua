@@ -105,7 +105,9 @@ local function parse_line_head(pattern)
     return nil, { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKTYPE malformed s' }
   end
   local line_shape, line_digits = string.match(line, pattern)
-  if not line_shape or #line_digits < 29 then
+  if not line_shape and string.find(line, '^2[FWRSQPV]%d') then
+    return nil, { err = 'LOCKTYPE shape ' .. string.sub(line, 2, 2) }
+  elseif not line_shape or #line_digits < 29 then
     malformed_error('s')
   end
   shape, stored_line, key_expiry = line_shape, line, tonumber(string.sub(line, 3, 15))

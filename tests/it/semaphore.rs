@@ -237,3 +237,25 @@ async fn semaphore_acquire_is_confirmed_by_replicas() {
     let error = one.acquire(1).min_replicas(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
+
+/// The error names what the key holds.
+#[tokio::test(start_paused = true)]
+async fn name_of_another_kind_of_lock_is_refused_with_that_kind() {
+    let locks = client(&engine()).await;
+    let (permits, order) = (locks.semaphore("permits", 1).unwrap(), locks.rwlock("order").unwrap());
+    let (_permit, _guard) = (permits.acquire(1).await.unwrap(), order.read().await.unwrap());
+    let (lock, semaphore) =
+        (locks.rwlock("permits").unwrap(), locks.semaphore("order", 1).unwrap());
+    for (error, kind) in [
+        (lock.write().await.map(drop), "a semaphore"),
+        (lock.read().await.map(drop), "a semaphore"),
+        (lock.status().await.map(drop), "a semaphore"),
+        (semaphore.acquire(1).await.map(drop), "a read/write lock"),
+        (semaphore.status().await.map(drop), "a read/write lock"),
+    ] {
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+        let says = format!("the key holds {kind}; use another name");
+        assert!(error.to_string().contains(&says), "{error}");
+    }
+}

@@ -319,6 +319,7 @@ fn fenced_key_of_another_kind_is_left_alone() {
     for (script, args) in arguments::calls(kinds) {
         lab.unchanged(|lab| lab.send(script, &args)).refused_with("LOCKTYPE");
     }
+    assert_eq!(lab.grant_waiters().unwrap_err().detail, "shape V", "it says what the key is");
 }
 
 #[test]

@@ -43,6 +43,7 @@ fn a_semaphore_is_no_lock() {
             bench.wait("bob1", 1).queued();
         }
         all_refused(&mut bench.lab, &calls, "LOCKTYPE");
+        assert_eq!(bench.lab.grant_waiters().unwrap_err().detail, "shape P");
     }
 }
 
