@@ -145,7 +145,7 @@ impl Dialer {
     pub(super) fn rotates_credentials(&self) -> bool {
         self.credentials.as_ref().is_some_and(|provider| {
             catch(|| provider.can_change()).unwrap_or_else(|panic| {
-                callback_panicked("CredentialsProvider::may_change", &panic);
+                callback_panicked("CredentialsProvider::can_change", &panic);
                 true
             })
         })

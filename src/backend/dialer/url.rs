@@ -97,9 +97,9 @@ struct UrlParts<'a> {
 }
 
 fn parts(url: &str) -> Result<UrlParts<'_>, UrlError> {
-    let (scheme, rest) = url
-        .split_once("://")
-        .ok_or(UrlError("the scheme is missing; use `redis://` or `rediss://`"))?;
+    let (scheme, rest) = url.split_once("://").ok_or(UrlError(
+        "the scheme is missing; use `redis://`, `rediss://` or `redis+sentinel://`",
+    ))?;
     if let Some((_, fragment)) = rest.split_once('#') {
         return Err(UrlError(match fragment {
             "insecure" => {
@@ -127,7 +127,9 @@ fn is_tls(scheme: &str) -> Result<bool, UrlError> {
         // Without the feature there is no TLS, and nothing is sent without it instead.
         "rediss" | "valkeys" if cfg!(feature = "tls") => Ok(true),
         "rediss" | "valkeys" => Err(UrlError("TLS is not supported; enable the feature `tls`")),
-        _ => Err(UrlError("the scheme is not supported; use `redis://` or `rediss://`")),
+        _ => Err(UrlError(
+            "the scheme is not supported; use `redis://`, `rediss://` or `redis+sentinel://`",
+        )),
     }
 }
 
@@ -175,6 +177,9 @@ fn address(place: &str, usual_port: u16) -> Result<Address, UrlError> {
         ("" | ":", _) => usual_port,
         (_, Some(digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
             digits.parse().map_err(|_| UrlError("the port must be from 0 to 65535"))?
+        }
+        _ if port.contains(',') => {
+            return Err(UrlError("several servers in one URL; write one URL for each server"));
         }
         _ => return Err(UrlError("the port is not a number")),
     };

@@ -115,3 +115,15 @@ fn tls_needs_its_feature() {
         cfg!(feature = "tls").then_some(true)
     );
 }
+
+#[test]
+fn invalid_url_says_what_to_write() {
+    for (url, says) in [
+        ("redis://a:1,b:2", "write one URL for each server"),
+        ("localhost:7000", "`redis+sentinel://`"),
+        ("http://localhost", "`redis+sentinel://`"),
+    ] {
+        let said = server(url).unwrap_err().to_string();
+        assert!(said.contains(says), "{url}: {said}");
+    }
+}
