@@ -81,7 +81,8 @@ impl WaitOptions {
 pub(crate) fn check_timeout(timeout: Option<Duration>) -> Result<()> {
     match timeout {
         Some(Duration::ZERO) => Err(Error::invalid(
-            "the timeout must not be zero; to not wait for other holders, try once without a timeout",
+            "the timeout must not be zero; to not wait for other holders, use `try_write`, \
+             `try_read`, `try_lock` or `try_acquire` without a timeout",
         )),
         _ => Ok(()),
     }

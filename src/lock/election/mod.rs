@@ -32,7 +32,7 @@ use crate::lock::status::LockStatus;
 /// println!("term {}", lead.term());
 /// let leader = scheduler.leader().await?.expect("somebody leads");
 /// assert_eq!(leader.term, lead.term());
-/// lead.resign().await?; // the next candidate leads at once
+/// let _ = lead.resign().await?; // the next candidate leads at once
 /// # Ok(()) }
 /// # #[cfg(not(feature = "embedded"))] fn main() {}
 /// ```

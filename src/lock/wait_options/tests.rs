@@ -11,3 +11,11 @@ async fn a_cancelled_wait_says_so() {
     assert_eq!(done.unwrap(), 7);
     assert_eq!(Cancel::default().or(pin!(Some(async { Ok(7) }))).await.unwrap(), 7);
 }
+
+#[test]
+fn timeout_of_zero_names_the_requests_that_do_not_wait() {
+    let error = check_timeout(Some(Duration::ZERO)).unwrap_err();
+    for method in ["`try_write`", "`try_read`"] {
+        assert!(error.to_string().contains(method), "{error}");
+    }
+}
