@@ -140,7 +140,9 @@ impl MultiLock {
     /// [`retry_policy`](MultiLock::retry_policy).
     pub async fn try_acquire(mut self) -> Result<Option<MultiLockGuard>> {
         let cancel = std::mem::take(&mut self.cancel);
-        cancel.or(pin!(Some(self.try_once()))).await
+        let first = self.named.as_ref().ok().and_then(|named| named.first()).cloned();
+        let tried = cancel.or(pin!(Some(self.try_once()))).await;
+        tried.map_err(|error| with_a_lock(error, first.as_ref()))
     }
 
     async fn try_once(self) -> Result<Option<MultiLockGuard>> {
@@ -235,8 +237,17 @@ impl IntoFuture for MultiLock {
                     None => take_in_turn(&self.client, &wanted, &self.options, &self.wait).await,
                 }
             };
-            self.cancel.or(pin!(Some(taking))).await.map(MultiLockGuard)
+            let taken = self.cancel.or(pin!(Some(taking))).await;
+            taken.map(MultiLockGuard).map_err(|error| with_a_lock(error, wanted.first()))
         })
+    }
+}
+
+/// An error that concerns all locks, as a cancelled wait does, has one of them to name the request.
+fn with_a_lock(error: Error, lock: Option<&RequestedLock>) -> Error {
+    match lock {
+        Some((lock, _)) if error.lock().is_none() => lock.add_context(error),
+        _ => error,
     }
 }
 

@@ -76,7 +76,8 @@ async fn multi_that_cannot_get_all_locks_keeps_none() {
         ErrorKind::AttemptsExhausted
     );
     let cancelled = request().cancel_when(tokio::time::sleep(Duration::from_millis(50))).await;
-    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    let cancelled = cancelled.unwrap_err();
+    assert_eq!((cancelled.kind(), cancelled.lock()), (ErrorKind::Cancelled, Some("a")));
     free(&locks, &["a", "z"]).await;
 
     // While the request waits for the middle lock, it holds the locks before it, and none after it.
@@ -321,6 +322,7 @@ mod embedded {
         let began = Instant::now();
         let cancelled = request().cancel_when(sleep(50 * MS)).try_acquire().await.unwrap_err();
         assert_eq!((cancelled.kind(), began.elapsed()), (ErrorKind::Cancelled, 50 * MS));
+        assert_eq!(cancelled.lock(), Some(&*a));
         free(&locks, &[&a]).await;
         engine.faults().resume(1);
         free(&locks, &[&a, &c]).await;
