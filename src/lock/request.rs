@@ -346,7 +346,7 @@ macro_rules! setters_of_acquire {
 }
 pub(crate) use setters_of_acquire;
 
-impl<G: Guard> TryAcquire<'_, G> {
+impl<'a, G: Guard> TryAcquire<'a, G> {
     /// Sets the longest time to wait for the server's answer. Default: the client's [call
     /// timeout](crate::ClientBuilder::call_timeout).
     pub fn timeout(self, timeout: Duration) -> Self {
@@ -361,6 +361,33 @@ impl<G: Guard> TryAcquire<'_, G> {
         fairness(fairness: Fairness) => request.0.options.fairness = fairness;
         min_replicas(replicas: u32) => request.0.options.confirmation.replicas = replicas;
         fsync(fsync: Fsync) => request.0.options.confirmation.fsync = fsync;
+    }
+
+    /// As [`Acquire::run_while_held`], or returns `None` without calling `work` if the lock is
+    /// busy.
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let client = rwlease::Client::embedded().await?;
+    /// let job = client.rwlock("job")?;
+    /// let ran = job.try_write().run_while_held(async |_lease| "done").await?;
+    /// assert_eq!(ran, Some("done"));
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`Acquire::run_while_held`].
+    pub async fn run_while_held<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<Option<T>>
+    where
+        G: 'a,
+    {
+        match self.await? {
+            Some(guard) => run_while_held::run(guard, work).await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 
@@ -405,7 +432,8 @@ macro_rules! options {
         /// completes. Default: never.
         ///
         /// It can be the future of a cancellation token, a channel or a signal. The request then
-        /// releases the lock if it was granted.
+        /// releases the lock if it was granted. The future must own what it uses, as an `async
+        /// move` block and `CancellationToken::cancelled_owned` do.
         pub fn cancel_when(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
             self.cancel = $crate::lock::wait_options::Cancel::on(cancelled);
             self

@@ -76,3 +76,22 @@ async fn run_that_panics_or_is_dropped_releases() {
     let _ = tokio::time::timeout(Duration::from_millis(200), dropped).await;
     eventually("all is free", || async { bench.record("panics").await.is_free() }).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn try_run_returns_the_output_or_none_if_the_lock_is_busy() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("job").unwrap();
+    let ran = lock.try_write().run_while_held(async |lease| {
+        assert!(lease.is_held());
+        let nested = lock.try_write().run_while_held(async |_| panic!("the lock is busy"));
+        nested.await.unwrap()
+    });
+    assert_eq!(ran.await.unwrap(), Some(None::<()>));
+    assert!(bench.record("job").await.is_free());
+    let once = || lock.try_write().at_least(Duration::from_secs(60));
+    assert_eq!(once().run_while_held(async |_| 7).await.unwrap(), Some(7));
+    assert_eq!(once().run_while_held(async |_| 7).await.unwrap(), None);
+    let elected = bench.locks.election("job:2").unwrap();
+    let led = elected.try_campaign().run_while_held(async |lease| lease.is_held());
+    assert_eq!(led.await.unwrap(), Some(true));
+}
