@@ -105,6 +105,14 @@ impl From<ServerError> for Error {
             "WRONGTYPE" => {
                 (ErrorKind::WrongType, "the key is not a lock: its value has another type")
             }
+            "LOCKTYPE" if server_error.message.starts_with("shape ") => (
+                ErrorKind::WrongType,
+                match &*server_error.message {
+                    "shape P" => "the key holds a semaphore; use another name for this lock",
+                    "shape V" => "the key holds a fenced value; use another name for this lock",
+                    _ => "the key holds a read/write lock; use another name for this one",
+                },
+            ),
             "LOCKTYPE" if !server_error.message.starts_with("malformed") => {
                 (ErrorKind::WrongType, "the key is not a lock: it is another hash")
             }

@@ -10,6 +10,9 @@ fn server_error_becomes_kind_and_text_without_the_words_of_the_server() {
     for (line, kind, text) in [
         ("WRONGTYPE x", ErrorKind::WrongType, "its value has another type"),
         ("LOCKTYPE field s is missing", ErrorKind::WrongType, "it is another hash"),
+        ("LOCKTYPE shape P", ErrorKind::WrongType, "holds a semaphore; use another name"),
+        ("LOCKTYPE shape V", ErrorKind::WrongType, "holds a fenced value; use another name"),
+        ("LOCKTYPE shape W", ErrorKind::WrongType, "holds a read/write lock; use another name"),
         ("LOCKTYPE malformed queue", ErrorKind::WrongType, "state of the lock is malformed"),
         ("ERR Error running script: LOCKTYPE x", ErrorKind::WrongType, "malformed"),
         ("LOCKVERSION 3", ErrorKind::UnsupportedVersion, "another protocol version"),

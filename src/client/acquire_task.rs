@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::error::Error as StdError;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::select;
 use rwlease_core::acquisition::{
@@ -21,6 +22,12 @@ use crate::client::telemetry;
 use crate::client::{ClientInner, SlotSubscription};
 use crate::error::{AddContext, ErrorKind, Result};
 use crate::telemetry::emit_in_drop;
+
+/// A request that has had no reply for so long is reported.
+const REPORTED_SILENCE: Duration = Duration::from_secs(5);
+
+/// The shortest time between two such reports of a client.
+const SILENCE_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Acquires the lock. Returns `None` if a try found the lock busy.
 ///
@@ -194,6 +201,8 @@ struct AcquireTask<'a> {
     last_server: Option<Address>,
     /// Why the last call that can tell got no usable reply.
     last_failure: Option<Arc<dyn StdError + Send + Sync>>,
+    /// Whether it was reported that no server answers.
+    is_silence_reported: bool,
     /// When the request joined the queue.
     queued_since: Option<LocalInstant>,
     /// The outcome of the request, as events and metrics name it.
@@ -218,6 +227,7 @@ impl<'a> AcquireTask<'a> {
             span,
             last_server: None,
             last_failure: None,
+            is_silence_reported: false,
             queued_since: None,
             outcome: DROPPED,
         }
@@ -285,7 +295,9 @@ impl<'a> AcquireTask<'a> {
         confirmation: Confirmation,
         deadline: LocalInstant,
     ) -> RequestStep {
-        let result = self.client.transport.call_replicated(call, confirmation, deadline).await;
+        let gate = &self.acquisition.send_gate;
+        let transport = &self.client.transport;
+        let result = transport.call_gated(call, confirmation, deadline, gate).await;
         let outcome = parse_reply(result, AcquireRequest::read);
         let outcome = outcome.map_err(|error| self.with_reason(error));
         // A formatter prints a field once for each time that it is recorded, so the span gets its
@@ -295,7 +307,29 @@ impl<'a> AcquireTask<'a> {
         {
             self.last_server = Some(reply.server.clone());
         }
-        apply(self.client, &self.acquisition, AcquisitionEvent::AcquireReply(outcome))
+        let is_answered = outcome.is_ok();
+        let next = apply(self.client, &self.acquisition, AcquisitionEvent::AcquireReply(outcome));
+        if is_answered {
+            self.is_silence_reported = false;
+        } else if matches!(next, RequestStep::CallNow) {
+            self.report_silence();
+        }
+        next
+    }
+
+    /// Reports once that no server has answered for a while. The request goes on.
+    fn report_silence(&mut self) {
+        let now = self.client.clock.now();
+        let silence = self.acquisition.state().request().map(|request| request.silence(now));
+        let silence = silence.unwrap_or_default();
+        if silence >= REPORTED_SILENCE
+            && !self.is_silence_reported
+            && self.client.silence_report_limit.try_acquire(now, SILENCE_REPORT_INTERVAL)
+        {
+            self.is_silence_reported = true;
+            let failure = self.last_failure.as_deref();
+            telemetry::emit_unanswered(&self.acquisition.lock, self.mode, silence, failure);
+        }
     }
 
     /// A last call near the deadline has no time to find out why it gets no reply: its error has

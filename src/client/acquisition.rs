@@ -2,15 +2,16 @@
 //! [`AcquisitionState`], which is a pure function of events.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use rwlease_core::acquisition::{AcquisitionError, AcquisitionState, HeldLease};
-use rwlease_core::protocol::{AcquisitionId, CallError, CallErrorKind, Doubt, LockKey, LockMode};
+use rwlease_core::acquisition::{AcquisitionState, HeldLease};
+use rwlease_core::protocol::{AcquisitionId, LockKey, LockMode};
 use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::locks::lock;
+use crate::router::SendGate;
 
 /// Shared by the caller (a request, then a guard), the registry and the worker.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Acquisition {
     /// The fencing token of the last grant, which a guard has also after the lease. Zero before the
     /// first grant, and for a lock without tokens.
     fencing_token: AtomicU64,
+    /// Whether any call of it was sent.
+    pub(crate) send_gate: SendGate,
 }
 
 /// Bits of `marks`.
@@ -55,6 +58,7 @@ impl Acquisition {
             cancellation: OnceLock::new(),
             flags: AtomicU8::new(0),
             fencing_token: AtomicU64::new(0),
+            send_gate: SendGate::default(),
         }
     }
 
@@ -96,13 +100,9 @@ impl Acquisition {
         lock(&self.state)
     }
 
-    /// The error of a request whose time is up, and which waited in the client for another one.
-    pub(crate) fn timeout_error(other: &Weak<Acquisition>, now: LocalInstant) -> AcquisitionError {
-        if other.upgrade().is_some_and(|other| other.state().is_server_silent(now)) {
-            CallError::new(CallErrorKind::TimedOut(None), Doubt::None).into()
-        } else {
-            AcquisitionError::TimedOut { waiters_ahead: 0 }
-        }
+    /// Whether it is a request that the server does not answer.
+    pub(crate) fn is_server_silent(&self, now: LocalInstant) -> bool {
+        self.state().is_server_silent(now)
     }
 
     /// Whether it has ended for good.

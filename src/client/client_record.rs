@@ -45,9 +45,10 @@ const MISSING_FOR: Duration = Duration::from_secs(5);
 /// The most clients that one client knows.
 const MAX_KNOWN: usize = 1024;
 
-/// The task that keeps the record of a client written. It ends when this is dropped.
+/// The task that keeps the record of a client written, and counts the client, until this is
+/// dropped.
 #[derive(Debug)]
-pub(crate) struct RecordTask {
+struct RecordTask {
     task: AbortHandle,
     client: ClientId,
     info: ClientInfo,
@@ -55,7 +56,7 @@ pub(crate) struct RecordTask {
 
 impl RecordTask {
     /// `None` for a client without a label.
-    pub(crate) fn start(client: &Arc<ClientInner>) -> Option<RecordTask> {
+    fn start(client: &Arc<ClientInner>) -> Option<RecordTask> {
         let version = format!("{LIB_NAME}/{LIB_VERSION}");
         let label = client.settings.label.text()?;
         // The reply to the first write has the time of the start.
@@ -70,6 +71,33 @@ impl Drop for RecordTask {
     fn drop(&mut self) {
         self.task.abort();
         emit_in_drop(|| telemetry::set_client(&self.client, &self.info, false));
+    }
+}
+
+/// The record of a client that is alive.
+#[derive(Debug, Default)]
+pub(crate) struct ClientRecord(Mutex<Option<RecordTask>>);
+
+/// Ends the record of a client when this is dropped, if [`ClientInner::end_record`] has not.
+#[must_use]
+pub(crate) struct RecordGuard(Arc<ClientInner>);
+
+impl RecordGuard {
+    /// Starts the record.
+    pub(crate) fn start(client: &Arc<ClientInner>) -> RecordGuard {
+        let guard = RecordGuard(client.clone());
+        let task = RecordTask::start(client);
+        *lock(&client.record.0) = task;
+        if client.is_closed() {
+            client.end_record(); // it may have been shut down before
+        }
+        guard
+    }
+}
+
+impl Drop for RecordGuard {
+    fn drop(&mut self) {
+        self.0.end_record();
     }
 }
 
@@ -132,6 +160,12 @@ impl KnownClients {
 }
 
 impl ClientInner {
+    /// The client has ended: it does not write its record again, and is not counted any more.
+    pub(crate) fn end_record(&self) {
+        let record = lock(&self.record.0).take(); // dropped with nothing locked: a subscriber runs
+        drop(record);
+    }
+
     /// Adds who the clients of these acquisitions are, as far as it can be read in a second.
     pub(crate) async fn describe_clients<'a>(
         &self,

@@ -9,6 +9,7 @@ pub(crate) mod config;
 pub(crate) mod label;
 pub(crate) mod loss;
 pub(crate) mod manual_renewal;
+pub(crate) mod rate_limit;
 mod registry;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded"))]
@@ -22,8 +23,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState, Context, Effects};
-use rwlease_core::protocol::{AcquisitionId, Call, ClientId, Confirmation, LockKey, ReplyError};
+use rwlease_core::acquisition::{
+    AcquisitionError, AcquisitionEvent, AcquisitionState, Context, Effects,
+};
+use rwlease_core::protocol::{
+    AcquisitionId, Call, CallError, CallErrorKind, ClientId, Confirmation, Doubt, LockKey,
+    ReplyError,
+};
 use rwlease_core::resp::RespValue;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
@@ -32,9 +38,10 @@ use tokio::task::AbortHandle;
 
 use crate::client::acquisition::Acquisition;
 use crate::client::cache::{CachedLock, CachedLockMap};
-use crate::client::client_record::KnownClients;
+use crate::client::client_record::{ClientRecord, KnownClients};
 use crate::client::config::ClientConfig;
 use crate::client::loss::{LeaseLoss, LossReports};
+use crate::client::rate_limit::RateLimit;
 use crate::client::registry::{AcquisitionRegistry, DueWork};
 use crate::clock::Clock;
 use crate::error::{AddContext, Error, ErrorKind, Result};
@@ -54,9 +61,11 @@ pub(crate) struct ClientInner {
     runtime: RuntimeHandle,
     pub(crate) losses: Arc<LossReports>,
     known_clients: KnownClients,
+    record: ClientRecord,
     /// The number of cached holds, including those that are being acquired. It is limited.
     cached_lease_count: AtomicUsize,
-    pub(crate) stale_recall_limit: cache::stale_recall::RecallRateLimit,
+    pub(crate) stale_recall_limit: RateLimit,
+    pub(crate) silence_report_limit: RateLimit,
     /// Wakes the worker.
     pub(crate) worker_wake: Notify,
     /// Notified when the last acquisition has ended.
@@ -87,8 +96,10 @@ impl ClientInner {
             runtime,
             losses,
             known_clients: KnownClients::default(),
+            record: ClientRecord::default(),
             cached_lease_count: AtomicUsize::new(0),
-            stale_recall_limit: cache::stale_recall::RecallRateLimit::default(),
+            stale_recall_limit: RateLimit::default(),
+            silence_report_limit: RateLimit::default(),
             worker_wake: Notify::new(),
             drained: Notify::new(),
         }
@@ -117,6 +128,13 @@ impl ClientInner {
         let (random, kind) = (fastrand::f64(), acquisition.lock.kind);
         let mut effects = {
             let mut state = acquisition.state();
+            let event = match (event, &*state) {
+                (
+                    AcquisitionEvent::Abandon | AcquisitionEvent::RequestEnded,
+                    AcquisitionState::Requesting(_),
+                ) if acquisition.send_gate.close() => AcquisitionEvent::Withdraw,
+                (event, _) => event,
+            };
             // Read while the state is locked, so that no event acts on an earlier time than the one
             // at which somebody has seen that the lease was over.
             let now = self.clock.now();
@@ -146,13 +164,16 @@ impl ClientInner {
         if effects.grant_waiters {
             self.grant_waiters(&acquisition.lock);
         }
-        if effects.deregister {
-            self.deregister(acquisition);
-        } else if let Some(due) = effects.wake_worker_at {
+        if !effects.deregister
+            && let Some(due) = effects.wake_worker_at
+        {
             self.look_by(acquisition, due, effects.is_release);
         }
-        // Last, because a subscriber may panic. By then everything is done.
+        // A subscriber may panic, and the acquisition ends all the same. It ends after its events,
+        // so that they precede the end of `shutdown`.
+        let ended = effects.deregister.then(|| EndedAcquisition(self, acquisition));
         emit_in_drop(|| self.report(acquisition, &mut effects));
+        drop(ended);
         effects
     }
 
@@ -370,6 +391,20 @@ impl ClientInner {
         }
     }
 
+    /// The error of a request whose time is up, and which waited in this client for another one.
+    pub(crate) fn local_timeout_error(
+        &self,
+        lock: &LockKey,
+        is_server_silent: bool,
+    ) -> AcquisitionError {
+        if !is_server_silent {
+            return AcquisitionError::TimedOut { waiters_ahead: 0 };
+        }
+        let failure = self.transport.dial_failure(lock.slot);
+        let source = failure.map(|failure| Arc::new(failure) as _);
+        CallError { source, ..CallError::new(CallErrorKind::TimedOut(None), Doubt::None) }.into()
+    }
+
     /// Makes a call about a lock outside of any acquisition, and reads the reply.
     pub(crate) async fn query<T>(
         &self,
@@ -395,6 +430,10 @@ impl ClientInner {
         self.registry().close();
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.registry().is_closed()
+    }
+
     /// Notes that the last handle of the client is gone.
     pub(crate) fn mark_orphaned(&self) {
         self.registry().mark_orphaned();
@@ -408,6 +447,15 @@ impl ClientInner {
 
     fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
         locks::lock(&self.registry)
+    }
+}
+
+/// An acquisition that is removed from the registry when this is dropped.
+struct EndedAcquisition<'a>(&'a ClientInner, &'a Acquisition);
+
+impl Drop for EndedAcquisition<'_> {
+    fn drop(&mut self) {
+        self.0.deregister(self.1);
     }
 }
 

@@ -143,6 +143,10 @@ impl AcquisitionRegistry {
         until
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     pub(super) fn close(&mut self) {
         self.closed = true;
     }

@@ -1,5 +1,6 @@
 //! Events and metrics of a client's requests and leases.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use rwlease_core::acquisition::{GrantSource, TelemetryEvent};
@@ -114,6 +115,26 @@ pub(crate) fn record_outcome(span: &Span, mode: LockMode, outcome: &'static str,
         ("read", "busy"),
         ("write", "busy"),
     ]);
+}
+
+/// No server has answered the request for a while. It goes on.
+pub(crate) fn emit_unanswered(
+    lock: &LockKey,
+    mode: LockMode,
+    silence: Duration,
+    failure: Option<&(dyn StdError + Send + Sync)>,
+) {
+    let (mode, seconds) = (mode_label(mode), silence.as_secs_f64());
+    let error = failure.map(|failure| display(ErrorChain(failure)));
+    lock_event!(
+        warn,
+        lock,
+        name: "rwlease.unanswered",
+        mode,
+        seconds,
+        error,
+        "request has no reply yet",
+    );
 }
 
 /// The request joined the queue of the lock.

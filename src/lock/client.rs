@@ -270,6 +270,7 @@ impl Client {
         select(delivered, client.clock.sleep_until(until)).await;
         let left = client.acquisitions();
         client.transport.close();
+        client.end_record();
         left.iter().map(|acquisition| acquisition.lock.name.to_string()).collect()
     }
 

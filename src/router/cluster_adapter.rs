@@ -33,6 +33,7 @@ use crate::locks::lock;
 use crate::router::address_translation::AddressTranslator;
 use crate::router::calls::in_flight::{MAX_PROTOCOL_ERRORS, script_call};
 use crate::router::calls::reply_action::{ReplyAction, action_for_reply};
+use crate::router::calls::send_gate::SendGate;
 use crate::router::calls::{ATTEMPT_BACKOFF, call_error, unconnected};
 use crate::router::connections::reply_timeout::reply_timeout;
 use crate::router::connections::send_permit::Priority;
@@ -118,6 +119,21 @@ impl ClusterAdapter {
             return self.call(call, deadline).await;
         }
         Err(unsupported("`min_replicas` and `fsync` are not supported"))
+    }
+
+    /// As `call_replicated`. The connection does not tell when it sends, so the gate is passed at
+    /// once.
+    pub(crate) async fn call_gated(
+        &self,
+        call: &Call,
+        confirmation: Confirmation,
+        deadline: LocalInstant,
+        gate: &SendGate,
+    ) -> Result<CallReply, CallError> {
+        match gate.pass() {
+            true => self.call_replicated(call, confirmation, deadline).await,
+            false => Err(AdapterCall::default().failed(CallErrorKind::Closed)),
+        }
     }
 
     /// One placeholder, because the connection does not say which servers there are.

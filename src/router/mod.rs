@@ -40,7 +40,7 @@ use rwlease_core::slot::Slot;
 use rwlease_core::time::{ClockBounds, LocalInstant};
 
 use crate::abort_on_drop::AbortOnDrop;
-use crate::backend::Connector;
+use crate::backend::{ConnectionError, Connector};
 use crate::backoff::with_jitter;
 use crate::clock::Clock;
 use crate::error::Result;
@@ -58,6 +58,7 @@ use sentinel::SentinelGroup;
 use subscriptions::Subscriptions;
 
 pub(crate) use address_translation::TranslateFn;
+pub(crate) use calls::send_gate::SendGate;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
 pub(crate) use connections::send_permit::Priority;
@@ -223,9 +224,27 @@ impl Router {
         InFlightCall::confirmed(self, call, confirmation, deadline).run().await
     }
 
+    /// As `call_replicated`. Every attempt passes the gate before it is sent.
+    pub(crate) async fn call_gated(
+        &self,
+        call: &Call,
+        confirmation: Confirmation,
+        deadline: LocalInstant,
+        gate: &SendGate,
+    ) -> Result<CallReply, CallError> {
+        InFlightCall::confirmed(self, call, confirmation, deadline).gated(gate).run().await
+    }
+
     /// The known master of a slot, for grouping calls by server.
     pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
         self.topology.master_of(slot)
+    }
+
+    /// Why the master of this slot cannot be reached at the moment, as far as a dial has shown.
+    pub(crate) fn dial_failure(&self, slot: Slot) -> Option<ConnectionError> {
+        let address = self.master_of(slot)?;
+        let failure = self.connections.dial_failure(&address)?;
+        Some(self.topology.explain(failure, &address, None))
     }
 
     /// Returns bounds for the clock of the server, if there is a connection to it.

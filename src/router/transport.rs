@@ -8,7 +8,9 @@ use rwlease_core::resp::{Address, Command, RespValue};
 use rwlease_core::slot::Slot;
 use rwlease_core::time::{ClockBounds, LocalInstant};
 
+use crate::backend::ConnectionError;
 use crate::router::Router;
+use crate::router::calls::send_gate::SendGate;
 #[cfg(feature = "cluster-async")]
 use crate::router::cluster_adapter::ClusterAdapter;
 use crate::router::connections::send_permit::Priority;
@@ -70,6 +72,16 @@ impl Transport {
         either!(self, it => it.call_replicated(call, confirmation, deadline).await)
     }
 
+    pub(crate) async fn call_gated(
+        &self,
+        call: &Call,
+        confirmation: Confirmation,
+        deadline: LocalInstant,
+        gate: &SendGate,
+    ) -> Result<CallReply, CallError> {
+        either!(self, it => it.call_gated(call, confirmation, deadline, gate).await)
+    }
+
     pub(crate) async fn call_each(
         &self,
         calls: &[Call],
@@ -91,6 +103,15 @@ impl Transport {
 
     pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
         self.router()?.master_of(slot)
+    }
+
+    /// Why the master of this slot cannot be reached, if that is known.
+    pub(crate) fn dial_failure(&self, slot: Slot) -> Option<ConnectionError> {
+        match self {
+            Transport::Router(router) => router.dial_failure(slot),
+            #[cfg(feature = "cluster-async")]
+            Transport::ClusterConnection(_) => None,
+        }
     }
 
     pub(crate) fn masters(&self) -> Vec<Address> {

@@ -1,6 +1,7 @@
 //! Cached locks on embedded servers, in simulated time.
 
 use std::any::Any;
+use std::error::Error as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -700,4 +701,53 @@ async fn shutdown_releases_cached_leases_and_cancels_waiters() {
     assert_eq!(waits.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(!held.is_held());
     assert!(others.try_write().await.unwrap().is_some());
+}
+
+/// It says what an uncached lock says: nobody holds the lock, and no server answers.
+#[tokio::test(start_paused = true)]
+async fn cached_lock_without_a_server_is_unavailable_with_the_reason() {
+    for is_killed in [false, true] {
+        let Bench { engine, lock, others, .. } = Bench::warm(LockMode::Read).await;
+        match is_killed {
+            true => engine.faults().stop(0),
+            false => engine.faults().pause(0),
+        }
+        let limit = 300 * MS;
+        let began = Instant::now();
+        while let Ok(guard) = lock.read().timeout(limit).await {
+            drop(guard);
+            sleep(5 * MS).await;
+        }
+        assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+        // To the end of the lease, and after it.
+        while began.elapsed() < 45 * SECOND {
+            let (read, write) = (lock.read().timeout(limit), lock.write().timeout(limit));
+            let failed = [
+                read.await.map(drop).unwrap_err(),
+                write.await.map(drop).unwrap_err(),
+                lock.try_read().timeout(limit).await.map(drop).unwrap_err(),
+                others.write().timeout(3 * SECOND).await.map(drop).unwrap_err(),
+            ];
+            for (request, error) in failed.iter().enumerate() {
+                let said = format!("{is_killed} {request} {:?}: {error:?}", began.elapsed());
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{said}");
+                assert!(error.source().is_some(), "{said}");
+            }
+            sleep(SECOND).await;
+        }
+        match is_killed {
+            true => engine.faults().start(0),
+            false => engine.faults().resume(0),
+        }
+        drop(lock.write().timeout(5 * SECOND).await.unwrap());
+        drop(lock.read().timeout(5 * SECOND).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cached_lock_held_by_another_guard_is_timed_out() {
+    let Bench { lock, .. } = Bench::warm(LockMode::Write).await;
+    let _guard = lock.write().await.unwrap();
+    let error = lock.read().timeout(10 * SECOND).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }

@@ -1,7 +1,9 @@
 //! What is left of abandoned requests, guards and clients, on embedded servers and in simulated
 //! time.
 
+use std::cell::Cell;
 use std::future::IntoFuture;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,8 +11,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use rwlease::embedded::{EmbeddedCluster, ServedCommand};
 use rwlease::{Client, ErrorKind, LeaseState, ReleaseOutcome, RwLock, Slot, UpgradeAttempt};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use crate::events::on_event;
 use crate::fixture::{SECOND, client, engine, in_task};
 use testkit::spawn_write;
 
@@ -303,4 +306,54 @@ async fn last_release_of_an_unanswered_acquire_follows_its_deadline() {
     );
     let last = releases[2];
     assert!(last > not_after && last <= not_after + 50, "{last} for {not_after}");
+}
+
+/// No server was asked for the lock, so none can have it.
+#[tokio::test(start_paused = true)]
+async fn shutdown_does_not_wait_for_a_request_that_was_never_sent() {
+    for (is_dropped, replicas) in [(false, 0), (true, 0), (false, 1)] {
+        let engine = engine();
+        let locks = client(&engine).await;
+        engine.faults().stop(0);
+        sleep(SECOND).await;
+        let lock = locks.rwlock("never").unwrap();
+        let waiting =
+            in_task(
+                &lock,
+                |lock| async move { lock.write().min_replicas(replicas).await.map(drop) },
+            );
+        sleep(3 * SECOND).await;
+        if is_dropped {
+            waiting.abort();
+            sleep(SECOND).await;
+        }
+        let began = Instant::now();
+        let left = locks.shutdown(10 * SECOND).await;
+        assert!(left.is_empty(), "{is_dropped} {replicas}: {left:?}");
+        assert!(began.elapsed() < SECOND / 10, "{is_dropped} {replicas}: {:?}", began.elapsed());
+        if !is_dropped {
+            let outcome = timeout(5 * SECOND, waiting).await.expect("it is told").unwrap();
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Cancelled);
+        }
+    }
+}
+
+/// So the metrics and the events of its releases precede the end of a shutdown.
+#[tokio::test(start_paused = true)]
+async fn release_is_reported_before_its_client_has_forgotten_it() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let guard = locks.rwlock("reported").unwrap().write().await.unwrap();
+    let known = Rc::new(Cell::new(None));
+    let (seen, id) = (known.clone(), guard.id().to_owned());
+    on_event({
+        let locks = locks.clone();
+        move |event| {
+            if event.metadata().name() == "rwlease.release" {
+                seen.set(Some(locks.knows(&id)));
+            }
+        }
+    });
+    let _ = guard.release().await.unwrap();
+    assert_eq!(known.get(), Some(true));
 }

@@ -264,3 +264,55 @@ fn client_metrics_equal_the_documented_ones() {
     assert_eq!(described, told);
     assert_eq!(words, told);
 }
+
+/// Who renders the metrics right after a shutdown sees all of the client.
+#[tokio::test]
+async fn shutdown_ends_with_the_last_metrics_of_the_client() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let prometheus = recorder.handle();
+    let _recorded = metrics::set_default_local_recorder(&recorder);
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
+    let locks = Client::builder().label("ends").connect_embedded(&engine).await.unwrap();
+    let _guard = locks.rwlock("a").unwrap().write().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await; // the worker begins
+    let clients = |end: &str| {
+        let text = prometheus.render();
+        let is_so = |line: &str| line.starts_with("rwlease_clients{") && line.ends_with(end);
+        assert!(text.lines().any(is_so), "{end}: {text}");
+    };
+    clients(" 1");
+    assert!(locks.shutdown(Duration::from_secs(5)).await.is_empty());
+    clients(" 0");
+    let released = r#"rwlease_releases_total{outcome="released"} 1"#;
+    assert!(prometheus.render().contains(released), "{}", prometheus.render());
+}
+
+/// A request for a cached lock that waits in the client is counted when its time is up.
+#[tokio::test(start_paused = true)]
+async fn local_wait_of_a_cached_lock_that_fails_is_counted() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let prometheus = recorder.handle();
+    let _recorded = metrics::set_default_local_recorder(&recorder);
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
+    let locks = Client::builder().connect_embedded(&engine).await.unwrap();
+    let lock = locks.rwlock("a").unwrap().cached().unwrap();
+    while lock.cache_status().hold.is_none() {
+        drop(lock.write().await.unwrap());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let limit = Duration::from_millis(100);
+    let held = lock.write().await.unwrap();
+    drop(lock.write().timeout(limit).await.unwrap_err());
+    drop(held);
+    engine.faults().stop(0);
+    while lock.read().timeout(limit).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let text = prometheus.render();
+    for line in [
+        r#"rwlease_acquire_seconds_count{mode="write",outcome="timed_out"} 1"#,
+        r#"rwlease_acquire_seconds_count{mode="read",outcome="unavailable"} 1"#,
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
+    }
+}

@@ -187,6 +187,42 @@ async fn each_step_of_a_lock_is_told() {
     tape.has("rwlease.lost", "expired", &["seconds"]).await;
 }
 
+/// Once for a request, and not for all requests at once.
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_reply_are_told_once() {
+    let (tape, _guard) = Tape::start();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
+    let locks = Client::builder().connect_embedded(&engine).await.unwrap();
+    engine.faults().stop(0);
+    let waiting = ["a", "b"].map(|name| {
+        let lock = locks.rwlock(name).unwrap();
+        tokio::spawn(async move { lock.write().await.map(drop) })
+    });
+    let told = || {
+        let told = tape.0.lock().unwrap();
+        let told = told.iter().filter(|(name, _)| name == "rwlease.unanswered");
+        told.map(|(_, fields)| fields.clone()).collect::<Vec<_>>()
+    };
+    tokio::time::sleep(Duration::from_millis(4_900)).await;
+    assert!(told().is_empty(), "a short outage is not told");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(told().len(), 1);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = told();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for fields in &told {
+        assert_eq!(fields["mode"], "write");
+        assert!(fields["seconds"].parse::<f64>().unwrap() >= 5.0, "{fields:?}");
+        assert!(fields["error"].contains("cannot connect"), "{fields:?}");
+        assert!(crate::documented_messages().contains(&fields["message"]), "{fields:?}");
+    }
+    assert_ne!(told[0]["lock"], told[1]["lock"]);
+    engine.faults().start(0);
+    for request in waiting {
+        request.await.unwrap().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn redirects_are_told() {
     let (tape, _guard) = Tape::start();

@@ -450,11 +450,14 @@ impl AcquireState {
         self.silent_since.is_some() && !self.timed_out_before_reply(now)
     }
 
+    /// How long the server has not answered its calls.
+    pub fn silence(&self, now: LocalInstant) -> Duration {
+        self.silent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
     /// Whether the deadline passed just after a poll was sent, so that the server is not to blame.
     fn timed_out_before_reply(&self, now: LocalInstant) -> bool {
-        let silence =
-            self.silent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.was_queued && silence < MIN_BLAMED_SILENCE
+        self.was_queued && self.silence(now) < MIN_BLAMED_SILENCE
     }
 
     /// The error if the semaphore's limit does not allow this request.

@@ -71,6 +71,8 @@ pub enum AcquisitionEvent {
     Transfer,
     /// End it in any state, and release what it has at the server.
     Abandon,
+    /// End a request of which nothing was sent. There is nothing to release.
+    Withdraw,
 
     /// The client has failed. No more calls are sent for the acquisition.
     ClientFailed,

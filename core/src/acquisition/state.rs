@@ -113,6 +113,9 @@ impl AcquisitionState {
                 AcquisitionEvent::Abandon,
                 AcquisitionState::Requesting(_) | AcquisitionState::Held(_),
             ) => self.schedule_release(ctx, effects),
+            (AcquisitionEvent::Withdraw, AcquisitionState::Requesting(_)) => {
+                effects.deregister = true
+            }
             (AcquisitionEvent::ClientFailed, AcquisitionState::Requesting(_)) => {
                 self.schedule_release(ctx, effects)
             }

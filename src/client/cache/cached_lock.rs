@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
-use rwlease_core::acquisition::{AcquisitionError, LeaseOptions, RenewalPolicy, WaitPolicy};
+use rwlease_core::acquisition::{
+    AcquisitionError, HeldLease, LeaseOptions, RenewalPolicy, WaitPolicy,
+};
 use rwlease_core::protocol::{LockKey, LockMode};
 use rwlease_core::time::LocalInstant;
 use tokio::sync::{Notify, oneshot};
@@ -397,8 +399,22 @@ impl CachedLock {
 
     /// The error of a local request whose time is up.
     pub(crate) fn timeout_error(&self) -> AcquisitionError {
-        let request = self.lock_local().lease_request.clone();
-        Acquisition::timeout_error(&request, self.client.clock.now())
+        self.client.local_timeout_error(&self.lock, self.is_server_silent())
+    }
+
+    /// Whether the keep-alives of the lease, or the request for a lease, have no reply.
+    fn is_server_silent(&self) -> bool {
+        let now = self.client.clock.now();
+        // While the lease is in use, several keep-alives are sent in this time.
+        let silence = CacheTimes::from_lease(self.options(true).lease).local_grant_window;
+        let is_unanswered = |lease: Arc<CachedLease>| {
+            let sent_at = |held: &HeldLease| held.keepalive.as_ref().map(|last| last.sent_at);
+            let last = lease.acquisition.with_lease(sent_at).flatten();
+            last.is_some_and(|last| last.saturating_add(silence) <= now)
+        };
+        let request = self.lock_local().lease_request.upgrade();
+        request.is_some_and(|request| request.is_server_silent(now))
+            || self.lease().is_some_and(is_unanswered)
     }
 
     /// A recall may have been lost.

@@ -1,12 +1,10 @@
 //! Recalls of leases that this client has released.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rwlease_core::protocol::{AcquisitionId, Confirmation, LockKey, ReleaseRequest};
 use rwlease_core::slot::Slot;
-use rwlease_core::time::LocalInstant;
 
 use crate::client::ClientInner;
 
@@ -16,24 +14,12 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of locks in the slot that are tried.
 const MAX_LOCKS: usize = 64;
 
-/// When the next such recall may be answered.
-#[derive(Debug, Default)]
-pub(crate) struct RecallRateLimit(AtomicU64);
-
-impl RecallRateLimit {
-    fn try_acquire(&self, now: LocalInstant) -> bool {
-        let (now, next) = (now.as_nanos(), now.saturating_add(MIN_INTERVAL).as_nanos());
-        let free = |due: u64| (due <= now).then_some(next);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_ok()
-    }
-}
-
 /// Releases an acquisition that has ended here. A failover has restored it, because the release was
 /// lost. The recall does not name the lock, so the release is sent to each lock that is cached in
 /// the slot. Where the acquisition holds nothing, it changes nothing.
 pub(crate) fn release_ended(client: &Arc<ClientInner>, slot: Slot, id: AcquisitionId) {
     let now = client.clock.now();
-    if !client.stale_recall_limit.try_acquire(now) {
+    if !client.stale_recall_limit.try_acquire(now, MIN_INTERVAL) {
         return;
     }
     let entries = client.cached_locks_in(slot);

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use rwlease_core::protocol::{LockKey, LockMode};
+use tracing::Span;
 
 use crate::client::cache::UncachedReason;
-use crate::client::telemetry::mode_label;
+use crate::client::telemetry::{mode_label, outcome_label, record_outcome};
+use crate::error::ErrorKind;
 use crate::telemetry::{count_event, count_labeled, lock_event, record_duration};
 
 /// Whether a lost lease had guards.
@@ -95,6 +97,11 @@ fn record_uncached_reason(reason: &'static str) {
         "acquire_failed",
         "try",
     ]);
+}
+
+/// A request has timed out in the local queue.
+pub(crate) fn record_local_timeout(mode: LockMode, kind: ErrorKind, took: Duration) {
+    record_outcome(&Span::none(), mode, outcome_label(kind), took);
 }
 
 /// A cached lease is renewed: it is in use (`interval`), its block of tokens is nearly used up

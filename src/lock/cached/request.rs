@@ -127,11 +127,11 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
                         Stage::Plain(Box::pin(self.entry.acquire_uncached(G::MODE, until)));
                 }
                 (Poll::Pending, Some((_, limit))) => {
-                    let entry = self.entry;
-                    return limit
-                        .as_mut()
-                        .poll(context)
-                        .map(|()| Err(entry.timeout_error().into()));
+                    ready!(limit.as_mut().poll(context));
+                    let error = Error::from(self.entry.timeout_error());
+                    let took = self.timeout.unwrap_or_default();
+                    telemetry::record_local_timeout(G::MODE, error.kind(), took);
+                    return Poll::Ready(Err(error));
                 }
                 (Poll::Pending, None) => return Poll::Pending,
             }

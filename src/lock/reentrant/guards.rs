@@ -117,7 +117,8 @@ async fn acquire_share<G>(
             match select(turn, client.clock.sleep_until(deadline)).await {
                 Either::Left((turn, _)) => turn,
                 Either::Right(_) => {
-                    return Err(lock.add_context(owned.timeout_error(client.clock.now())));
+                    let is_silent = owned.is_server_silent(client.clock.now());
+                    return Err(lock.add_context(client.local_timeout_error(lock, is_silent)));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use rwlease_core::acquisition::{AcquisitionError, AcquisitionEvent};
+use rwlease_core::acquisition::AcquisitionEvent;
 use rwlease_core::protocol::LockMode;
 use rwlease_core::time::LocalInstant;
 
@@ -78,9 +78,10 @@ impl OwnedLock {
         *lock(&self.request) = Arc::downgrade(acquisition);
     }
 
-    /// The error of a request whose time is up before its turn.
-    pub(super) fn timeout_error(&self, now: LocalInstant) -> AcquisitionError {
-        Acquisition::timeout_error(&lock(&self.request), now)
+    /// Whether the server does not answer the request whose turn it is.
+    pub(super) fn is_server_silent(&self, now: LocalInstant) -> bool {
+        let request = lock(&self.request).upgrade();
+        request.is_some_and(|request| request.is_server_silent(now))
     }
 
     /// Shares the current lease, if it allows this kind.

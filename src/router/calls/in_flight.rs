@@ -21,6 +21,7 @@ use crate::router::Router;
 use crate::router::calls::delifeq::{self, DelIfEqMiss};
 use crate::router::calls::reply_action::merge_asking_reply;
 use crate::router::calls::script_upload::NoScriptReply;
+use crate::router::calls::send_gate::SendGate;
 use crate::router::calls::send_marker::SendMarker;
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::exchange::{ExchangeError, TimedReply};
@@ -36,6 +37,8 @@ pub(crate) struct InFlightCall<'a> {
     /// What must confirm it. If anything, it uses the connections for confirmed calls.
     confirmation: Confirmation,
     deadline: LocalInstant,
+    /// Passed before an attempt is sent, if the caller wants to know whether any was.
+    gate: Option<&'a SendGate>,
     target: CallTarget,
     /// The server's own command did not do it: only the script can.
     script_only: bool,
@@ -124,6 +127,15 @@ impl AttemptOutcome {
         failure.map_or(AttemptOutcome::NoReply { sent: None }, AttemptOutcome::NotConnected)
     }
 
+    fn was_not_sent(&self) -> bool {
+        matches!(
+            self,
+            AttemptOutcome::NotConnected(_)
+                | AttemptOutcome::NoReply { sent: None }
+                | AttemptOutcome::Overloaded
+        )
+    }
+
     /// The label of the attempt in metrics, unless the answer decides it.
     fn label(&self) -> Option<&'static str> {
         match self {
@@ -151,6 +163,7 @@ impl<'a> InFlightCall<'a> {
             call,
             confirmation: Confirmation::default(),
             deadline,
+            gate: None,
             target: CallTarget::default(),
             script_only: false,
             key_is_absent: false,
@@ -172,6 +185,11 @@ impl<'a> InFlightCall<'a> {
         deadline: LocalInstant,
     ) -> Self {
         InFlightCall { confirmation, ..InFlightCall::new(router, call, deadline) }
+    }
+
+    /// Every attempt must pass the gate before it is sent.
+    pub(crate) fn gated(self, gate: &'a SendGate) -> Self {
+        InFlightCall { gate: Some(gate), ..self }
     }
 
     /// Makes attempts until there is an answer.
@@ -202,7 +220,12 @@ impl<'a> InFlightCall<'a> {
                 Some(_) if self.is_redirected() => {
                     CallErrorKind::TooManyRedirects(self.redirect_count)
                 }
-                Some(_) => CallErrorKind::TimedOut(self.last_error.take()),
+                Some(address) => {
+                    // A dial can take longer than the call.
+                    let reason = || self.router.connections.dial_failure(&address);
+                    self.last_failure = self.last_failure.take().or_else(reason);
+                    CallErrorKind::TimedOut(self.last_error.take())
+                }
             };
             return Err(self.call_error(reason));
         }
@@ -401,6 +424,9 @@ impl<'a> InFlightCall<'a> {
             && !self.target.asking;
         let (asking, script) = (self.target.asking, self.script_words());
         let sent_with = Arc::<SendMarker>::default();
+        if self.gate.is_some_and(|gate| !gate.pass_later(&sent_with)) {
+            return AttemptOutcome::NoReply { sent: None };
+        }
         let sending = replicated.send(
             address,
             self.call,
@@ -409,10 +435,14 @@ impl<'a> InFlightCall<'a> {
             script,
             sent_with.clone(),
         );
-        match self.wait(address, watch, sending).await {
+        let attempt = match self.wait(address, watch, sending).await {
             Some(attempt) => attempt,
             None => AttemptOutcome::NoReply { sent: sent_with.cancel() },
+        };
+        if let Some(gate) = self.gate.filter(|_| attempt.was_not_sent()) {
+            gate.take_back(&sent_with);
         }
+        attempt
     }
 
     async fn send(
@@ -439,7 +469,8 @@ impl<'a> InFlightCall<'a> {
     ) -> AttemptOutcome {
         let not_after = self.not_after(connection);
         let deletes = self.deletes_if_equal(connection);
-        if !sent_with.try_mark_sent(not_after) {
+        let is_wanted = self.gate.is_none_or(SendGate::pass);
+        if !is_wanted || !sent_with.try_mark_sent(not_after) {
             return AttemptOutcome::NoReply { sent: None };
         }
         let mut asking = None;

@@ -8,6 +8,7 @@ mod master_query;
 pub(crate) mod replicated;
 pub(crate) mod reply_action;
 pub(crate) mod script_upload;
+pub(crate) mod send_gate;
 mod send_marker;
 
 use std::sync::Arc;

@@ -73,6 +73,19 @@ impl ConnectionPool {
         read(&self.by_address).get(address).filter(|connection| connection.is_usable()).cloned()
     }
 
+    /// Whether a connection to this server was open before.
+    pub(crate) fn has_connected(&self, address: &Address) -> bool {
+        read(&self.by_address).contains_key(address)
+    }
+
+    /// Why there is no usable connection to this server, if a dial has failed.
+    pub(crate) fn dial_failure(&self, address: &Address) -> Option<ConnectionError> {
+        if self.get(address).is_some() {
+            return None;
+        }
+        lock(&self.dials).get(address)?.last_error.as_deref().cloned()
+    }
+
     /// The connection to this server. One task dials for all callers. Shortly after a failed dial,
     /// returns that failure.
     pub(crate) async fn connect(

@@ -109,7 +109,8 @@ impl Topology {
         address: &Address,
         named_by: Option<&Address>,
     ) -> ConnectionError {
-        if self.seeds.contains(address) {
+        // A server that was reached before is away: clients do not need another address.
+        if self.seeds.contains(address) || self.connections.has_connected(address) {
             return failure;
         }
         let by = match self.membership.sentinels() {

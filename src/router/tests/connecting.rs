@@ -130,3 +130,23 @@ async fn slot_map_refresh_without_news_backs_off() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(spent(1).await, Duration::ZERO);
 }
+
+/// A server that was reached is away. Only one that never was may need another address.
+#[tokio::test(start_paused = true)]
+async fn address_is_doubted_only_until_its_server_was_reached() {
+    for was_reached in [false, true] {
+        let fakes = FakeCluster::new(&HALVES);
+        if !was_reached {
+            fakes.refuse("b");
+        }
+        let bench = Bench::of(fakes, &["a"]).await;
+        if was_reached {
+            bench.call("x").await.unwrap();
+        }
+        bench.fakes.refuse("b");
+        let error = bench.call("x").await.unwrap_err();
+        let source = error.source.unwrap().to_string();
+        assert!(source.contains("cannot connect to b:1"), "{source}");
+        assert_eq!(source.contains("announced by"), !was_reached, "{source}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether anything of a request was sent. A request of which nothing was sent can be given up
+//! without a release.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::locks::lock;
+use crate::router::calls::send_marker::SendMarker;
+
+/// Open until the request is given up or its first attempt is sent, whichever comes first.
+#[derive(Debug)]
+pub(crate) struct SendGate {
+    state: AtomicU8,
+    /// The first attempt, if another task sends it.
+    first_attempt: Mutex<Option<Arc<SendMarker>>>,
+}
+
+const UNSENT: u8 = 0;
+const SENT: u8 = 1;
+const CLOSED: u8 = 2;
+
+impl Default for SendGate {
+    fn default() -> Self {
+        SendGate { state: AtomicU8::new(UNSENT), first_attempt: Mutex::default() }
+    }
+}
+
+impl SendGate {
+    /// Notes that an attempt is about to be sent. Returns false if the request was given up: then
+    /// nothing of it must be sent.
+    #[must_use]
+    pub(crate) fn pass(&self) -> bool {
+        self.was_passed() || self.move_on(UNSENT, SENT) || self.was_passed()
+    }
+
+    /// As `pass`, for an attempt that another task sends when it marks it.
+    #[must_use]
+    pub(crate) fn pass_later(&self, attempt: &Arc<SendMarker>) -> bool {
+        let mut first_attempt = lock(&self.first_attempt);
+        let is_first = self.move_on(UNSENT, SENT);
+        if is_first {
+            *first_attempt = Some(attempt.clone());
+        }
+        is_first || self.was_passed()
+    }
+
+    /// That attempt has ended, and was not sent.
+    pub(crate) fn take_back(&self, attempt: &Arc<SendMarker>) {
+        let mut first_attempt = lock(&self.first_attempt);
+        if first_attempt.take_if(|first| Arc::ptr_eq(first, attempt)).is_some() {
+            self.move_on(SENT, UNSENT);
+        }
+    }
+
+    /// Gives the request up. Returns true if nothing of it was sent and nothing will be sent.
+    #[must_use]
+    pub(crate) fn close(&self) -> bool {
+        let mut first_attempt = lock(&self.first_attempt);
+        let is_cancelled = |attempt: Arc<SendMarker>| attempt.cancel().is_none();
+        self.move_on(UNSENT, CLOSED)
+            || (first_attempt.take().is_some_and(is_cancelled) && self.move_on(SENT, CLOSED))
+    }
+
+    fn was_passed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == SENT
+    }
+
+    fn move_on(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_is_sent_or_given_up_but_not_both() {
+        let sent = SendGate::default();
+        assert!(sent.pass() && sent.pass() && !sent.close());
+        let given_up = SendGate::default();
+        assert!(given_up.close() && !given_up.pass());
+    }
+
+    #[test]
+    fn attempt_of_another_task_counts_when_it_is_sent() {
+        for is_sent in [false, true] {
+            let (gate, attempt) = (SendGate::default(), Arc::<SendMarker>::default());
+            assert!(gate.pass_later(&attempt));
+            assert!(!is_sent || attempt.try_mark_sent(7));
+            assert_eq!(gate.close(), !is_sent);
+            assert!(!attempt.try_mark_sent(7), "it is sent once at most");
+        }
+        let (gate, attempt) = (SendGate::default(), Arc::<SendMarker>::default());
+        assert!(gate.pass_later(&attempt) && attempt.cancel().is_none());
+        gate.take_back(&attempt);
+        assert!(gate.close(), "the attempt was not sent");
+    }
+}
