@@ -242,7 +242,7 @@ impl ReleaseReport {
         match released {
             Ok(ReleaseOutcome::AlreadyLost) => ReleaseReport::LeaseLost,
             Ok(ReleaseOutcome::Unknown) => {
-                ReleaseReport::Unknown("the servers did not reply to the release".to_owned())
+                ReleaseReport::Unknown("the servers did not reply to its release".to_owned())
             }
             Ok(_) => ReleaseReport::Released,
             Err(error) => ReleaseReport::Unknown(error_chain_without_lock(&error)),
@@ -276,7 +276,7 @@ async fn release(held: HeldGuard, signals: &mut Signals) -> ReleaseReport {
     let released = tokio::select! {
         released = held.release() => released,
         () = told => {
-            return ReleaseReport::Unknown("a signal interrupted the release".to_owned());
+            return ReleaseReport::Unknown("a signal interrupted its release".to_owned());
         }
         () = sleep(left) => Ok(ReleaseOutcome::Unknown),
     };

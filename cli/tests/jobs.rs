@@ -8,9 +8,9 @@ use futures::future::try_join_all;
 use rustix::process::Signal;
 use rwlease::Client;
 use tokio::process::Command;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::fixture::{RWLEASE, Ran, Running, Tool, alone, hearing, ran};
+use crate::fixture::{LONG, RWLEASE, Ran, Running, Tool, alone, hearing, ran};
 use testkit::{
     CutPoint, Error, Fake, Proxy, ProxyFlow, Result, ServerAct, StandaloneServer, TempFolder,
 };
@@ -179,16 +179,16 @@ async fn run_at_least_of_a_command_that_cannot_run_frees_the_lock() -> Result {
 
 /// A run of a job whose acquire the server has executed, without a reply. No call gets through to
 /// the server until the proxy is healed.
-async fn in_doubt(server: &StandaloneServer, timeout: &str) -> Result<(Proxy, Running)> {
+async fn in_doubt(server: &StandaloneServer, limit: &str) -> Result<(Proxy, Running)> {
     // The server must know the scripts: the trap is for the first call.
     Tool::new([server.url()]).exits(&["run", "other", "--", "true"], 0).await?;
     let proxy = Proxy::start(server).await?;
     proxy.replies(ProxyFlow::Slow(Duration::from_millis(300))); // no second try comes before the cut
     let executed = proxy.trap("rwlease:{doubtful}", CutPoint::AfterIt);
     let options = ["run", "--at-least", "60s", "--lease", "3s", "--ok-if-held"];
-    let job = ["--timeout", timeout, "{doubtful}", "--", "true"];
+    let job = ["--timeout", limit, "{doubtful}", "--", "true"];
     let run = Tool::new([proxy.url()]).start(&[&options[..], &job].concat())?;
-    executed.await.map_err(|_| Error::new("no acquire was sent"))?;
+    timeout(LONG, executed).await?.map_err(|_| Error::new("no acquire was sent"))?;
     proxy.close();
     Ok((proxy, run))
 }
@@ -196,10 +196,10 @@ async fn in_doubt(server: &StandaloneServer, timeout: &str) -> Result<(Proxy, Ru
 #[tokio::test]
 async fn run_at_least_in_doubt_frees_the_lock_when_the_servers_are_back() -> Result {
     let (server, tool) = alone().await?;
-    let (proxy, run) = in_doubt(&server, "1s").await?;
+    let (proxy, run) = in_doubt(&server, "5s").await?;
     let left = tool.status("{doubtful}").await?["writer"]["lease_remaining"].as_f64();
     assert!(left.is_some_and(|left| left > 50.0), "it is taken: {left:?}");
-    sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_secs(7)).await;
     proxy.heal();
     let ran = run.ended().await?;
     assert!(matches!(ran.status, Some(69 | 75)) && ran.err.lines().count() == 1, "{ran:?}");
@@ -211,7 +211,7 @@ async fn run_at_least_in_doubt_frees_the_lock_when_the_servers_are_back() -> Res
 #[tokio::test]
 async fn run_at_least_in_doubt_says_until_when_the_lock_may_stay_taken() -> Result {
     let (server, _) = alone().await?;
-    let (_proxy, run) = in_doubt(&server, "1s").await?;
+    let (_proxy, run) = in_doubt(&server, "5s").await?;
     let ran = run.ended().await?.expect_err_lines(69, 2);
     ran.expect_err(&["`{doubtful}`", "it may stay taken until 20"]);
     Ok(())
