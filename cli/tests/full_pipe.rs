@@ -11,10 +11,12 @@ use crate::fixture::{LONG, Tool, alone, is_alive};
 use testkit::{Error, Result};
 
 /// A pipe that is full, with its other end.
-fn full_pipe() -> Result<(Stdio, pipe::Receiver)> {
+async fn full_pipe() -> Result<(Stdio, pipe::Receiver)> {
+    const PAGE: [u8; 4096] = [b'x'; 4096];
     let (writer, reader) = pipe::pipe()?;
-    while writer.try_write(&[b'x'; 4096]).is_ok() {}
-    while writer.try_write(b"x").is_ok() {}
+    while timeout(Duration::from_millis(500), writer.writable()).await.is_ok() {
+        let _ = writer.try_write(&PAGE);
+    }
     Ok((writer.into_blocking_fd()?.into(), reader))
 }
 
@@ -30,7 +32,7 @@ async fn start(tool: &Tool, args: &[&str], err: Stdio) -> Result<(tokio::process
 async fn run_with_a_full_pipe_kills_its_command_before_the_lease_ends() -> Result {
     const LEASE: Duration = Duration::from_secs(4);
     let (server, tool) = alone().await?;
-    let (err, _reader) = full_pipe()?;
+    let (err, _reader) = full_pipe().await?;
     let args = ["run", "--lease", "4s", "a", "--", "sh", "-c", "echo $$; exec sleep 600"];
     let (mut run, command) = start(&tool, &args, err).await?;
     server.freeze()?;
@@ -43,7 +45,7 @@ async fn run_with_a_full_pipe_kills_its_command_before_the_lease_ends() -> Resul
 #[tokio::test]
 async fn run_with_a_full_pipe_renews_its_lease() -> Result {
     let (server, tool) = alone().await?;
-    let (err, _reader) = full_pipe()?;
+    let (err, _reader) = full_pipe().await?;
     let script = "echo ready; sleep 9; exit 5";
     let args = ["run", "--lease", "6s", "a", "--", "sh", "-c", script];
     let (mut run, _) = start(&tool, &args, err).await?;

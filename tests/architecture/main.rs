@@ -162,7 +162,7 @@ fn imports_from(of: &[String], text: &str, module: &[String]) -> BTreeSet<String
     let text = without_tests_and_comments(text);
     let starts = ["crate::", "super::"].map(|start| text.match_indices(start));
     let starts = starts.into_iter().flatten().map(|(at, _)| at);
-    let is_start = |at: &usize| !text[..*at].ends_with(|before| is_of_path(before));
+    let is_start = |at: &usize| !text[..*at].ends_with(is_of_path);
     let trees = starts.filter(is_start).flat_map(|at| paths("", &text[at..]));
     let paths = trees.map(|path| from_the_root(&path, module));
     let parts = paths.filter_map(|path| path.strip_prefix(of)?.first().cloned());
