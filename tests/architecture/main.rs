@@ -123,6 +123,7 @@ fn imports_of_lock_are_found_in_every_syntax() {
         "#[cfg(test)]\nmod tests {\n    use crate::lock::Lease;\n}",
         "#[cfg(all(test, feature = \"redis\"))]\nuse crate::lock::Lease;",
         "/// [`Lease`](crate::lock::Lease)\nstruct A;",
+        "concat!(\"[`Lease`](crate::lock::Lease)\", a)",
     ] {
         assert_eq!(found(text), BTreeSet::new(), "{text}");
     }
@@ -169,13 +170,15 @@ fn imports_from(of: &[String], text: &str, module: &[String]) -> BTreeSet<String
     parts.filter(|part| *part != module[of.len()]).collect()
 }
 
-/// The text without comments and without items for tests alone, as `cargo fmt` formats it.
+/// The text without comments, strings and items for tests alone, as `cargo fmt` formats it.
 fn without_tests_and_comments(text: &str) -> String {
     let mut kept = String::new();
     // The indentation of an item that is left out.
     let mut skipped = None;
     for line in text.lines() {
-        let code = line.split("//").next().unwrap_or_default().trim();
+        let code = line.split("//").next().unwrap_or_default();
+        let outside_of_strings: String = code.split('"').step_by(2).collect();
+        let code = outside_of_strings.trim();
         let indentation = line.len() - line.trim_start().len();
         if code.starts_with("#[cfg(test)")
             || (code.starts_with("#[cfg(all(test") && !code.contains("not(test"))
