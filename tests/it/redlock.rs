@@ -509,8 +509,8 @@ mod embedded {
 
     /// Whether a writer is in the state line or in a field beside it.
     fn is_written(engine: &EmbeddedCluster) -> bool {
-        let writer = engine.execute(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]);
-        writer == ["1"] || line(engine).starts_with("2W")
+        let entries = engine.execute(0, &[b"HGETALL", b"rwlease:lock"]);
+        entries.iter().any(|entry| entry == "writer") || line(engine).starts_with("2W")
     }
 
     const HOUR: i64 = 3_600;

@@ -66,7 +66,7 @@ pub async fn until_subscribed(engine: &EmbeddedCluster, lock: &RwLock) {
     let subscribed = async {
         loop {
             let master = engine.faults().master_of(lock.slot());
-            let entries = engine.execute(master, &[b"HVALS", key.as_bytes()]);
+            let entries = engine.execute(master, &[b"HGETALL", key.as_bytes()]);
             let node = |entry: &String| entry.split(' ').nth(9).map(str::to_owned);
             if entries.iter().filter_map(node).any(|node| node != "-") {
                 return;

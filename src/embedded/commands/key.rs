@@ -7,29 +7,12 @@ use crate::embedded::{glob, number};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::writes("DEL", (1, ANY_ARITY), KeyPositions::All, del),
-    CommandSpec::writes("UNLINK", (1, ANY_ARITY), KeyPositions::All, del),
     CommandSpec::reads("EXISTS", (1, ANY_ARITY), KeyPositions::All, exists),
     CommandSpec::reads("TYPE", (1, 1), KeyPositions::First, type_command),
-    CommandSpec::writes("EXPIRE", (2, ANY_ARITY), KeyPositions::First, |store, args| {
-        let start = store.now();
-        expire(store, args, "expire", true, start)
-    }),
-    CommandSpec::writes("PEXPIRE", (2, ANY_ARITY), KeyPositions::First, |store, args| {
-        let start = store.now();
-        expire(store, args, "pexpire", false, start)
-    }),
-    CommandSpec::writes("EXPIREAT", (2, ANY_ARITY), KeyPositions::First, |store, args| {
-        expire(store, args, "expireat", true, 0)
-    }),
-    CommandSpec::writes("PEXPIREAT", (2, ANY_ARITY), KeyPositions::First, |store, args| {
-        expire(store, args, "pexpireat", false, 0)
-    }),
-    CommandSpec::writes("PERSIST", (1, 1), KeyPositions::First, persist),
-    CommandSpec::reads("TTL", (1, 1), KeyPositions::First, ttl),
+    CommandSpec::writes("PEXPIREAT", (2, 2), KeyPositions::First, pexpireat),
     CommandSpec::reads("PTTL", (1, 1), KeyPositions::First, pttl),
     CommandSpec::reads("PEXPIRETIME", (1, 1), KeyPositions::First, pexpiretime),
     CommandSpec::reads("SCAN", (1, ANY_ARITY), KeyPositions::None, scan),
-    CommandSpec::reads("DBSIZE", (0, 0), KeyPositions::None, dbsize),
 ];
 
 fn del(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
@@ -54,46 +37,20 @@ fn kind_of(entry: &StoredKey) -> &'static str {
     }
 }
 
-fn expire(
-    store: &mut Keyspace,
-    args: &[&[u8]],
-    name: &str,
-    is_seconds: bool,
-    start: u64,
-) -> CommandResult {
-    let conditions = ExpireConditions::parse(&args[2..])?;
-    let moment = parse_expiry(name, args[1], is_seconds, start)?;
-    let Some(entry) = store.entry(args[0]) else {
-        return Ok(RedisReply::Int(0));
-    };
-    let moment = u64::try_from(moment).unwrap_or(0);
-    if !conditions.allow(entry.expires_at, moment) {
-        return Ok(RedisReply::Int(0));
-    }
-    if moment <= store.now() {
+fn pexpireat(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
+    let moment = u64::try_from(parse_expiry("pexpireat", args[1], false, 0)?).unwrap_or(0);
+    let exists = store.contains(args[0]);
+    if exists && moment <= store.now() {
         store.set(args[0], None);
-    } else {
+    } else if exists {
         store.set_expiry(args[0], Some(moment));
     }
-    Ok(RedisReply::Int(1))
-}
-
-fn persist(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
-    let ends = store.entry(args[0]).is_some_and(|entry| entry.expires_at.is_some());
-    if ends {
-        store.set_expiry(args[0], None);
-    }
-    Ok(RedisReply::Int(ends.into()))
+    Ok(RedisReply::Int(exists.into()))
 }
 
 fn pttl(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let now = store.now();
     Ok(RedisReply::Int(until(store.entry(args[0]), |expires| expires - now)))
-}
-
-fn ttl(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
-    let now = store.now();
-    Ok(RedisReply::Int(until(store.entry(args[0]), |expires| (expires - now + 500) / 1000)))
 }
 
 fn pexpiretime(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
@@ -120,52 +77,6 @@ pub(super) fn parse_expiry(
     let unit = if is_seconds { 1000 } else { 1 };
     let moment = time.checked_mul(unit).and_then(|ms| ms.checked_add_unsigned(start));
     moment.ok_or_else(|| ErrorReply::new(format!("ERR invalid expire time in '{command}' command")))
-}
-
-/// The conditions of `EXPIRE` and its variants.
-#[derive(Default)]
-struct ExpireConditions {
-    nx: bool,
-    xx: bool,
-    gt: bool,
-    lt: bool,
-}
-
-impl ExpireConditions {
-    fn parse(words: &[&[u8]]) -> Result<Self, ErrorReply> {
-        let mut conditions = ExpireConditions::default();
-        for word in words {
-            match word.to_ascii_uppercase().as_slice() {
-                b"NX" => conditions.nx = true,
-                b"XX" => conditions.xx = true,
-                b"GT" => conditions.gt = true,
-                b"LT" => conditions.lt = true,
-                _ => {
-                    let word = String::from_utf8_lossy(word);
-                    return Err(ErrorReply::new(format!("ERR Unsupported option {word}")));
-                }
-            }
-        }
-        if conditions.nx && (conditions.xx || conditions.gt || conditions.lt) {
-            return Err(ErrorReply::from_static(
-                "ERR NX and XX, GT or LT options at the same time are not compatible",
-            ));
-        }
-        if conditions.gt && conditions.lt {
-            return Err(ErrorReply::from_static(
-                "ERR GT and LT options at the same time are not compatible",
-            ));
-        }
-        Ok(conditions)
-    }
-
-    /// A key without an expiry counts as a key that expires last.
-    fn allow(&self, before: Option<u64>, after: u64) -> bool {
-        !(self.nx && before.is_some()
-            || self.xx && before.is_none()
-            || self.gt && before.is_none_or(|before| after <= before)
-            || self.lt && before.is_some_and(|before| after >= before))
-    }
 }
 
 /// Visits the keys in the order of their positions. A cursor is the position to continue from, so
@@ -225,8 +136,4 @@ impl<'a> ScanOptions<'a> {
 
 fn str_of(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
-}
-
-fn dbsize(store: &mut Keyspace, _: &[&[u8]]) -> CommandResult {
-    Ok(RedisReply::count(store.len()))
 }

@@ -17,7 +17,6 @@ pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::of_server("INFO", (0, ANY_ARITY), info),
     CommandSpec::of_server("CLUSTER", (1, ANY_ARITY), cluster),
     CommandSpec::new("SPUBLISH", (2, 2), KeyPositions::Channel, CommandHandler::Server(spublish)),
-    CommandSpec::of_server("PUBLISH", (2, 2), publish),
     CommandSpec::of_server("CONFIG", (1, ANY_ARITY), config).not_in_scripts(),
     CommandSpec::of_server("CLIENT", (1, ANY_ARITY), client).not_in_scripts(),
     CommandSpec::of_server("HELLO", (0, ANY_ARITY), hello).not_in_scripts(),
@@ -98,11 +97,6 @@ fn cluster_slots(world: &ClusterWorld, asked: usize) -> RedisReply {
 fn spublish(world: &mut ClusterWorld, at: CommandSite, args: &[&[u8]]) -> CommandResult {
     let receivers = world.servers[at.server].subscribers.publish(args[0], args[1]);
     Ok(RedisReply::count(receivers))
-}
-
-/// Only shard channels can have subscribers.
-fn publish(_: &mut ClusterWorld, _: CommandSite, _: &[&[u8]]) -> CommandResult {
-    Ok(RedisReply::Int(0))
 }
 
 fn config(world: &mut ClusterWorld, at: CommandSite, args: &[&[u8]]) -> CommandResult {

@@ -8,19 +8,10 @@ use crate::embedded::reply::{Blob, CommandResult, ErrorReply, OK, RedisReply};
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads("GET", (1, 1), KeyPositions::First, get),
     CommandSpec::may_grow("SET", (2, ANY_ARITY), set),
-    CommandSpec::may_grow("SETNX", (2, 2), setnx),
 ];
 
 fn get(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     Ok(RedisReply::bulk_or_nil(store.text(args[0])?))
-}
-
-fn setnx(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
-    if store.contains(args[0]) {
-        return Ok(RedisReply::Int(0));
-    }
-    put(store, args[0], args[1], None);
-    Ok(RedisReply::Int(1))
 }
 
 fn set(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
