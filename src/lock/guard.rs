@@ -240,8 +240,8 @@ macro_rules! into_transfer {
         /// [`LeaseLost`](crate::ErrorKind::LeaseLost) when the lease is lost;
         /// [`LeaseRevoked`](crate::ErrorKind::LeaseRevoked) when the lease was revoked;
         /// [`Unavailable`](crate::ErrorKind::Unavailable) when the server did not answer, or
-        /// too few replicas confirmed. After any of them, the lock is released in the
-        /// background.
+        /// too few replicas confirmed; [`Rejected`](crate::ErrorKind::Rejected) when the server
+        /// refuses. After any of them, the lock is released in the background.
         ///
         /// # Cancel safety
         ///

@@ -173,9 +173,10 @@ impl Lock {
 
     fn read(mut replies: impl Iterator<Item = RespValue>) -> Lock {
         let raw = match replies.next() {
-            Some(RespValue::Array(parts)) => {
-                parts.chunks(2).map(|pair| (string(&pair[0]), string(&pair[1]))).collect()
-            }
+            Some(RespValue::Array(parts)) => parts
+                .chunks(2)
+                .map(|pair| (string(&pair[0]), in_one_form(string(&pair[1]))))
+                .collect(),
             _ => BTreeMap::new(), // a key of another type
         };
         let text = match replies.next() {
@@ -207,6 +208,16 @@ fn string(reply: &RespValue) -> Bytes {
     match reply {
         RespValue::String(text) => text.clone(),
         other => panic!("{other:?} in a hash"),
+    }
+}
+
+/// A script that counts on from a forged count passes a number that versions write differently.
+fn in_one_form(text: Bytes) -> Bytes {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<f64>().ok());
+    match number.filter(|number| number.is_finite() && number.abs() > EXACT) {
+        Some(number) => format!("{number:e}").into(),
+        None => text,
     }
 }
 

@@ -425,6 +425,22 @@ mod embedded {
         assert_eq!(refused.kind(), ErrorKind::Rejected, "by a majority");
     }
 
+    /// The answers of the others say that the lock is busy, whoever answers last.
+    #[tokio::test(start_paused = true)]
+    async fn quorum_that_is_busy_is_so_beside_a_member_that_refuses() {
+        for refusing in 0..3 {
+            let (engines, quorum) = with_clocks([0; 3]).await;
+            let other = quorum_of(&engines, |_, settings| settings).await;
+            let faults = engines[refusing].faults();
+            faults.set_out_of_memory(0, true);
+            let held = other.write("lock").await.unwrap();
+            assert!(quorum.write("lock").try_acquire().await.unwrap().is_none(), "{refusing}");
+            let waited = quorum.write("lock").timeout(Duration::from_secs(15)).await.unwrap_err();
+            assert_eq!(waited.kind(), ErrorKind::TimedOut, "{refusing}");
+            drop(held);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn quorum_release_refused_by_a_minority_is_unknown() {
         for (refusing, outcome) in [(1, Ok(ReleaseOutcome::Unknown)), (2, Err(ErrorKind::Rejected))]
@@ -730,6 +746,26 @@ mod embedded {
         std::thread::sleep(lease);
         drop(held);
         eventually("it is heard of", async || losses.lock().unwrap().len() == 1).await;
+    }
+
+    /// The quorum goes on without a client that shut down. That is not why it is lost later.
+    #[tokio::test(start_paused = true)]
+    async fn on_lost_is_called_for_a_quorum_that_a_server_ends_after_a_shutdown() {
+        let (engines, _) = with_clocks([0; 3]).await;
+        let losses: Losses = Arc::default();
+        let mut members = Vec::new();
+        for (place, engine) in engines.iter().enumerate() {
+            let settings = heard(&losses, place, Client::builder());
+            members.push(settings.connect_embedded(engine).await.unwrap());
+        }
+        let held = Redlock::new(members.clone()).unwrap().write("lock").await.unwrap();
+        members[2].shutdown(LONG).await;
+        tokio::time::sleep(LONG).await;
+        assert_eq!(held.state(), LeaseState::Held);
+        engines[1].faults().stop(0);
+        held.ended().await;
+        tokio::time::sleep(LONG).await;
+        assert_eq!(losses.lock().unwrap().len(), 1);
     }
 
     /// A release in time, and a client that shuts down, lose nothing.

@@ -167,6 +167,18 @@ async fn semaphore_set_limit_outlasts_its_attempts_without_a_reply() {
     assert_eq!(setting.await.unwrap().unwrap().limit(), 11);
     let took = began.elapsed();
     assert!((9 * SECOND..=12 * SECOND).contains(&took), "{took:?}");
+
+    // The clock is set back, so the server's time for the attempt to end is far away.
+    let began = Instant::now();
+    engine.faults().pause(0);
+    let setting = in_task(&one, |one| async move { one.set_limit(11, 12).await });
+    sleep(SECOND).await;
+    engine.faults().kill_connections(0);
+    engine.faults().step_clock(0, -900_000);
+    sleep(SECOND).await;
+    engine.faults().resume(0);
+    assert_eq!(setting.await.unwrap().unwrap().limit(), 12);
+    assert!(began.elapsed() <= 12 * SECOND, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

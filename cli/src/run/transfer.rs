@@ -106,8 +106,9 @@ pub async fn run(
     let mut command = match started {
         Ok(command) => command,
         Err(failure) => {
+            let accepted = locks.accept_transfer(&outgoing).lease(args.lease).await;
             let free_at = end_at_server(args.lease);
-            let released = match locks.accept_transfer(&outgoing).await {
+            let released = match accepted {
                 Ok(guard) => ReleaseReport::of(guard.release().await),
                 Err(error) => ReleaseReport::Unknown(error_chain_without_lock(&error)),
             };

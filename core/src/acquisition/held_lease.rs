@@ -266,6 +266,11 @@ impl HeldLease {
     /// A guard takes the reserved lease. The limits of its renewals count from here.
     pub(super) fn begin_use(&mut self, ctx: &Context<'_>, effects: &mut Effects) {
         self.options.reserved = false;
+        if self.is_lost() {
+            // The loss came after the caller's last look, and was not reported then.
+            effects.loss = Some(self.loss_record(ctx));
+            return;
+        }
         self.is_risk_reported = false;
         self.renewals = self.options.renewals(ctx.now);
         self.deadline = self.renewals.clamp_to_hold(self.deadline);
@@ -518,16 +523,20 @@ impl HeldLease {
         };
         (self.upgrade, self.pending_change) = (None, replaced.then(release_replaced));
         effects.notify_end = true;
-        effects.loss = Some(LossRecord {
+        effects.loss = Some(self.loss_record(ctx));
+        if replaced {
+            effects.wake_worker_by(ctx.now);
+        }
+    }
+
+    fn loss_record(&self, ctx: &Context<'_>) -> LossRecord {
+        LossRecord {
             mode: self.mode,
             token: self.token,
             held_for: ctx.now.saturating_duration_since(self.granted_at),
             by_server: ctx.now < self.deadline,
             client_failed: false,
             is_reported: self.has_own_reports(),
-        });
-        if replaced {
-            effects.wake_worker_by(ctx.now);
         }
     }
 

@@ -55,7 +55,12 @@ impl Round {
             .map(async |place| (place, self.acquire(place, &self.options).await))
             .collect();
         let (mut held, mut refused, mut failures) = (Vec::new(), 0, Vec::new());
-        while held.len() + tries.len() >= majority {
+        // Until neither a grant nor the answer "busy" can come from a majority, or one has.
+        let is_open = |granted: usize, refused: usize, left: usize| {
+            let answered = granted + refused;
+            granted + left >= majority || (answered < majority && answered + left >= majority)
+        };
+        while is_open(held.len(), refused, tries.len()) {
             match select(tries.next(), clock.sleep_until(until)).await {
                 Either::Left((Some((place, Ok(Some(hold)))), _)) => {
                     held.push((place, hold));

@@ -88,8 +88,9 @@ pub(super) fn loss_reason<'a>(
     leases: impl Iterator<Item = &'a Lease>,
     now: LocalInstant,
 ) -> Option<&'static str> {
-    let (mut held, mut ended_early, mut shut_down, mut has_failed) = (0, 0, 0, false);
+    let (mut all, mut held, mut ended_early, mut shut_down, mut has_failed) = (0, 0, 0, 0, false);
     for lease in leases {
+        all += 1;
         let is_lost = lease.acquisition.with_lease(|held_lease| {
             let left = held_lease.deadline.saturating_duration_since(now);
             (left > round.drift.saturating_sub(held_lease.margin)).then(|| held_lease.is_lost())
@@ -105,9 +106,9 @@ pub(super) fn loss_reason<'a>(
         }
     }
     let majority = round.quorum.majority();
-    if held + shut_down >= majority {
+    if held + shut_down >= majority && all - shut_down < majority {
         None
-    } else if held + shut_down + ended_early < majority {
+    } else if held + shut_down + ended_early < majority || ended_early == 0 {
         Some("expired")
     } else if has_failed {
         Some("client_failed")

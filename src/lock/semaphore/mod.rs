@@ -108,7 +108,8 @@ impl Semaphore {
     /// [`WrongType`](ErrorKind::WrongType), [`UnsupportedVersion`](ErrorKind::UnsupportedVersion).
     ///
     /// If a connection broke during the call, an attempt of it may still be on its way. Then this
-    /// returns when the server would refuse that attempt, at most one call timeout after the call.
+    /// returns when the server would refuse that attempt, at most one call timeout and a second
+    /// after the call.
     /// After an error and after a drop of the future nothing waits: until then the limit may still
     /// change.
     ///
@@ -184,7 +185,7 @@ impl Semaphore {
                 let left = Duration::from_millis(last.saturating_sub(server_now) + 1);
                 // The server's clock may be slower.
                 let over = client.clock.now().saturating_add(left + left / 1000);
-                client.clock.sleep_until(over).await;
+                client.clock.sleep_until(over.min(attempts.settled_at())).await;
             }
             return Ok(mismatch);
         }

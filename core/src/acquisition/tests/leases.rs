@@ -309,6 +309,14 @@ fn a_reserved_lease_at_risk_is_reported_again_in_use() {
     assert!(risk(&bench.on(AcquisitionEvent::TimerFired)).is_some());
 }
 
+/// The loss comes between the last look at a reserved lease and its use.
+#[test]
+fn a_reserved_lease_that_is_lost_before_its_use_is_reported_then() {
+    let mut bench = Bench::held_lease(LockMode::Write, 5, |options| options.reserved = true);
+    assert!(!bench.renewed(RenewReply::NotHeld).loss.unwrap().is_reported, "no guard has it");
+    assert!(bench.on(AcquisitionEvent::BeginUse).loss.unwrap().is_reported);
+}
+
 #[test]
 fn a_lease_of_a_redlock_member_reports_no_risk_and_no_loss() {
     let mut bench = Bench::held_lease(LockMode::Write, 5, |options| options.is_member = true);
