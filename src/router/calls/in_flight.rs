@@ -197,6 +197,9 @@ impl<'a> InFlightCall<'a> {
         loop {
             if let Some(address) = self.next_server()? {
                 let attempt = self.attempt(&address).await;
+                if self.gate.is_some_and(SendGate::is_closed) {
+                    return Err(self.call_error(CallErrorKind::Closed)); // the request was given up
+                }
                 if let Some(answer) = self.apply_outcome(&address, attempt)? {
                     return Ok(answer);
                 }
@@ -269,12 +272,12 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// How long to wait for a permit. This ends before the deadline: a call without time for its
-    /// answer would only leave its outcome in doubt. If the server may need more than the call has,
-    /// the call does not wait at all.
+    /// answer would only leave its outcome in doubt. But a quarter of the time is waited in any case:
+    /// whoever repeats a call that ends here does not turn without a pause.
     pub(crate) fn permit_deadline(&self, connection: &ServerConnection) -> LocalInstant {
         let left = self.deadline.saturating_duration_since(self.router.clock.now());
         let kept = self.router.limits.response_timeout.min(left / 2);
-        self.deadline.saturating_sub(kept.max(connection.min_reply_time()))
+        self.deadline.saturating_sub(kept.max(connection.min_reply_time()).min(left / 4 * 3))
     }
 
     /// Until when an attempt at that server may arrive, by that server's clock.

@@ -61,6 +61,11 @@ impl SendGate {
             || (first_attempt.take().is_some_and(is_cancelled) && self.move_on(SENT, CLOSED))
     }
 
+    /// Returns true if the request was given up before anything of it was sent.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSED
+    }
+
     fn was_passed(&self) -> bool {
         self.state.load(Ordering::Acquire) == SENT
     }

@@ -78,12 +78,14 @@ impl ConnectionPool {
         read(&self.by_address).contains_key(address)
     }
 
-    /// Why there is no usable connection to this server, if a dial has failed.
+    /// Why there is no usable connection to this server, if the last dial has failed.
     pub(crate) fn dial_failure(&self, address: &Address) -> Option<ConnectionError> {
         if self.get(address).is_some() {
             return None;
         }
-        lock(&self.dials).get(address)?.last_error.as_deref().cloned()
+        let dials = lock(&self.dials);
+        let failed = dials.get(address).filter(|dial| dial.proven_flag.is_none())?;
+        failed.last_error.as_deref().cloned()
     }
 
     /// The connection to this server. One task dials for all callers. Shortly after a failed dial,

@@ -202,7 +202,7 @@ impl ServerConnection {
         let sent = self.clock.now();
         self.activity.0.on_send(sent);
         let mut in_flight =
-            InFlightCommand { connection: self, response: Some(send()), permit, sent };
+            InFlightCommand { connection: self, response: Some(send()), permit, sent, deadline };
         let Some(response) = &mut in_flight.response else {
             return Err(ExchangeError::NoReply);
         };
@@ -303,6 +303,7 @@ struct InFlightCommand<'a, T: Send + 'static> {
     response: Option<ResponseFuture<T>>,
     permit: Option<SendPermit<'a>>,
     sent: LocalInstant,
+    deadline: LocalInstant,
 }
 
 impl<T: Send + 'static> Drop for InFlightCommand<'_, T> {
@@ -311,13 +312,16 @@ impl<T: Send + 'static> Drop for InFlightCommand<'_, T> {
         else {
             return;
         };
-        let (connection, sent) = (self.connection.clone(), self.sent);
+        let (connection, sent, deadline) = (self.connection.clone(), self.sent, self.deadline);
         let permit = self.permit.take().map(SendPermit::take);
         self.connection.runtime.spawn("late answer", async move {
             let max_silence = connection.response_timeout;
             let reply = connection.await_reply(&mut response, sent, NO_DEADLINE, max_silence).await;
             if let (Ok(reply), Some(PermitPool::Calls)) = (reply, permit) {
-                connection.call_limit.0.on_late_reply(sent, reply.received_at);
+                match reply.received_at < deadline {
+                    true => connection.call_limit.0.on_reply(), // the caller did not wait so long
+                    false => connection.call_limit.0.on_late_reply(sent, reply.received_at),
+                }
             }
             if let Some(pool) = permit {
                 connection.return_permit(pool);

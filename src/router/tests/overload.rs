@@ -173,6 +173,57 @@ async fn callers_with_less_time_than_a_round_trip_do_not_lower_the_limit_of_the_
     assert_eq!(answered.count(), 15_000);
 }
 
+/// Whoever repeats such a call at once must not keep the runtime from the replies.
+#[tokio::test(start_paused = true)]
+async fn call_with_less_time_than_a_round_trip_waits_before_it_is_overloaded() {
+    let fakes = FakeCluster::new(&[ALL]);
+    fakes.set_round_trip("a", Duration::from_millis(450));
+    let mut settings =
+        RouterConfig { seeds: vec![address("a")], scripts: scripts(), ..RouterConfig::default() };
+    in_flight(1)(&mut settings);
+    let clock: Arc<dyn Clock> = TestClock::start();
+    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
+    let bench = Arc::new(Bench { fakes, clock, router });
+    let first = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.call_for("first", 2_000).await }
+    });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let began = bench.clock.now();
+    let refused = bench.call_for("k", 800).await.unwrap_err();
+    assert!(matches!(refused.kind, CallErrorKind::Overloaded), "{refused}");
+    let waited = bench.clock.now().saturating_duration_since(began);
+    assert_eq!(waited, Duration::from_millis(200));
+    assert!(first.await.unwrap().is_ok());
+}
+
+/// A caller that does not wait for a reply in time shows nothing about the server.
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_dropped_do_not_lower_the_limit() {
+    let bench = distant(1).await;
+    bench.fakes.set_round_trip("a", Duration::from_millis(9));
+    let all_at_once = async || {
+        let calls: Vec<_> = (0..256)
+            .map(|number| {
+                let bench = bench.clone();
+                tokio::spawn(async move { bench.call_for(&number.to_string(), 10_000).await })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        calls
+    };
+    for _ in 0..3 {
+        let calls = all_at_once().await;
+        calls[0].abort();
+        assert_eq!(join_all(calls).await.into_iter().filter(Result::is_ok).count(), 255);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bench.fakes.log("a");
+    let calls = all_at_once().await;
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 256);
+    join_all(calls).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn queued_batch_without_time_left_returns_overloaded_unsent() {
     let bench = Bench::new(&[ALL]).await;
