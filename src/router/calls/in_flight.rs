@@ -272,8 +272,8 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// How long to wait for a permit. This ends before the deadline: a call without time for its
-    /// answer would only leave its outcome in doubt. But a quarter of the time is waited in any case:
-    /// whoever repeats a call that ends here does not turn without a pause.
+    /// answer would only leave its outcome in doubt. But this waits for a quarter of the time in
+    /// any case, so that a caller who repeats the call does not spin.
     pub(crate) fn permit_deadline(&self, connection: &ServerConnection) -> LocalInstant {
         let left = self.deadline.saturating_duration_since(self.router.clock.now());
         let kept = self.router.limits.response_timeout.min(left / 2);
