@@ -1,6 +1,7 @@
 //! Servers that hang, die or cut connections.
 
 use super::*;
+use crate::router::calls::send_gate::SendGate;
 
 #[tokio::test(start_paused = true)]
 async fn silence_makes_the_outcome_unknown_and_the_call_is_repeated() {
@@ -253,4 +254,37 @@ async fn call_with_one_attempt_in_doubt_returns_error_in_doubt() {
     let error = bench.router.call(&limited, bench.within(5)).await.unwrap_err();
     assert!(matches!(error.kind, CallErrorKind::MalformedReply(_)), "{error}");
     assert_eq!(error.in_doubt, Doubt::Unbounded, "though the silent one had a limit");
+}
+
+/// The connection was closed for its silence. No dial has failed.
+#[tokio::test(start_paused = true)]
+async fn call_without_a_reply_names_no_failed_dial() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.stop("a", true);
+    for _ in 0..2 {
+        let deadline = bench.clock.now().saturating_add(Duration::from_millis(400));
+        let error = bench.router.call(&call("k"), deadline).await.unwrap_err();
+        let source = error.source.map(|source| source.to_string());
+        assert!(!source.iter().any(|source| source.contains("closed before")), "{source:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_of_a_request_that_was_given_up_makes_no_other_attempt() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.set_dial_behavior("a", DialBehavior::AcceptDelayed(Duration::from_millis(200)));
+    bench.fakes.break_connections("a");
+    let (gate, call, begin) = (SendGate::default(), call("k"), bench.clock.now());
+    let calling = bench.router.call_gated(&call, Confirmation::default(), bench.within(2), &gate);
+    let giving_up = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(gate.close());
+    };
+    let (ended, ()) = tokio::join!(calling, giving_up);
+    assert!(matches!(ended.unwrap_err().kind, CallErrorKind::Closed));
+    let took = bench.since(begin);
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert_eq!(bench.fakes.count("a", "EVAL"), 0);
 }
