@@ -179,6 +179,19 @@ mod tests {
     use crate::backend::dialer::tls::is_final;
 
     #[test]
+    fn handshake_failure_of_a_connection_is_no_refusal_of_the_server() {
+        for (kind, details, message) in [
+            (ErrorKind::IO, "the connection was reset", CONNECTION_FAILED),
+            (ErrorKind::IO, "ERR as of a server", CONNECTION_FAILED),
+            (ErrorKind::Unknown, "not a code", CONNECTION_FAILED),
+            (ErrorKind::Unknown, "NOPERM no", "HELLO failed"),
+        ] {
+            let failure = handshake_failure(Error::new(kind, details), None);
+            assert_eq!(failure.message, message, "{details}");
+        }
+    }
+
+    #[test]
     fn connect_failure_of_tls_is_permanent_as_over_the_other_backends() {
         let mut errors = vec![
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer),
