@@ -90,3 +90,12 @@ fn identity_told_by_unusable_myid_reply_is_unknown() {
     });
     assert!(ServerIdentity::from_reply(Some(loading)).is_err(), "it is asked again");
 }
+
+/// Another error, such as one of a node that is not ready, is no reason to give up for good.
+#[test]
+fn a_node_without_the_command_cluster_is_refused() {
+    let check = |id| check_kind(&[error("x"), text("# Server\r\nredis_mode:cluster\r\n"), id]);
+    assert!(check(error("unknown command 'CLUSTER'")).unwrap_err().is_permanent);
+    assert!(check(error("not now")).is_ok());
+    assert!(check(text("id")).is_ok());
+}
