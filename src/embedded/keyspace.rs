@@ -162,14 +162,12 @@ impl Keyspace {
     }
 
     /// Sets when a key expires. Returns false if there is no such key.
-    pub(super) fn set_expiry(&mut self, key: &[u8], expires: Option<u64>) -> bool {
+    pub(super) fn set_expiry(&mut self, key: &[u8], expires: u64) -> bool {
         let Some(entry) = self.entries.get_mut(key) else {
             return false;
         };
-        let before = std::mem::replace(&mut entry.expires_at, expires);
-        if let Some(end) = expires {
-            self.expiry_heap.push(Reverse((end, Blob::from_slice(key))));
-        }
+        let before = entry.expires_at.replace(expires);
+        self.expiry_heap.push(Reverse((expires, Blob::from_slice(key))));
         let (key, expires) = (Blob::from_slice(key), before);
         self.log.push(UndoRecord::Expiry { key, expires });
         true

@@ -39,12 +39,10 @@ fn kind_of(entry: &StoredKey) -> &'static str {
 
 fn pexpireat(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let moment = u64::try_from(parse_expiry("pexpireat", args[1], false, 0)?).unwrap_or(0);
-    let exists = store.contains(args[0]);
-    if exists && moment <= store.now() {
-        store.set(args[0], None);
-    } else if exists {
-        store.set_expiry(args[0], Some(moment));
-    }
+    let exists = match moment <= store.now() {
+        true => store.set(args[0], None),
+        false => store.set_expiry(args[0], moment),
+    };
     Ok(RedisReply::Int(exists.into()))
 }
 

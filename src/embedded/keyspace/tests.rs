@@ -29,7 +29,7 @@ fn writes_are_undone_whole_and_in_order() {
 
     store.set_field(b"h", b"a", b"2").unwrap();
     store.set_field(b"h", b"b", b"3").unwrap();
-    store.set_expiry(b"h", Some(77));
+    store.set_expiry(b"h", 77);
     store.set(b"t", None);
     store.end();
     let second = store.entries.clone();
@@ -76,8 +76,8 @@ fn keys_go_when_their_time_is_over_whatever_it_was_before() {
     for key in [b"short".as_slice(), b"long", b"ever"] {
         store.set(key, text("v", Some(10)));
     }
-    store.set_expiry(b"long", Some(20));
-    store.set_expiry(b"ever", None);
+    store.set_expiry(b"long", 20);
+    store.set(b"ever", text("v", None));
     let keys = |store: &Keyspace| store.keys().len();
     store.begin(10);
     assert_eq!(keys(&store), 3);
@@ -92,7 +92,7 @@ fn store_ends_of_a_key_renewed_often_stay_bounded() {
     let mut store = Keyspace::default();
     store.set(b"k", text("v", None));
     for end in 0..10_000 {
-        store.set_expiry(b"k", Some(end));
+        store.set_expiry(b"k", end);
         store.end();
     }
     assert!(store.expiry_heap.len() < 2_000);
