@@ -498,12 +498,20 @@ mod embedded {
         engines: &[EmbeddedCluster],
         settings: impl Fn(usize, ClientBuilder) -> ClientBuilder,
     ) -> Redlock {
+        Redlock::new(clients_of(engines, settings).await).unwrap()
+    }
+
+    /// A client of each of these members, with the settings for its position.
+    async fn clients_of(
+        engines: &[EmbeddedCluster],
+        settings: impl Fn(usize, ClientBuilder) -> ClientBuilder,
+    ) -> Vec<Client> {
         let mut members = Vec::new();
         for (place, engine) in engines.iter().enumerate() {
             let settings = settings(place, Client::builder());
             members.push(settings.connect_embedded(engine).await.unwrap());
         }
-        Redlock::new(members).unwrap()
+        members
     }
 
     /// Losses that the listeners of members heard of, with the member's position.
@@ -753,11 +761,7 @@ mod embedded {
     async fn on_lost_is_called_for_a_quorum_that_a_server_ends_after_a_shutdown() {
         let (engines, _) = with_clocks([0; 3]).await;
         let losses: Losses = Arc::default();
-        let mut members = Vec::new();
-        for (place, engine) in engines.iter().enumerate() {
-            let settings = heard(&losses, place, Client::builder());
-            members.push(settings.connect_embedded(engine).await.unwrap());
-        }
+        let members = clients_of(&engines, |place, settings| heard(&losses, place, settings)).await;
         let held = Redlock::new(members.clone()).unwrap().write("lock").await.unwrap();
         members[2].shutdown(LONG).await;
         tokio::time::sleep(LONG).await;
@@ -773,11 +777,7 @@ mod embedded {
     async fn on_lost_is_not_called_for_a_quorum_that_is_released_or_shut_down() {
         let (engines, _) = with_clocks([0; 3]).await;
         let losses: Losses = Arc::default();
-        let mut members = Vec::new();
-        for (place, engine) in engines.iter().enumerate() {
-            let settings = heard(&losses, place, Client::builder());
-            members.push(settings.connect_embedded(engine).await.unwrap());
-        }
+        let members = clients_of(&engines, |place, settings| heard(&losses, place, settings)).await;
         let quorum = Redlock::new(members.clone()).unwrap();
         let held = quorum.write("lock").await.unwrap();
         assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);

@@ -109,9 +109,8 @@ impl Semaphore {
     ///
     /// If a connection broke during the call, an attempt of it may still be on its way. Then this
     /// returns when the server would refuse that attempt, at most one call timeout and a second
-    /// after the call.
-    /// After an error and after a drop of the future nothing waits: until then the limit may still
-    /// change.
+    /// after the call. After an error and after a drop of the future nothing waits: until then the
+    /// limit may still change.
     ///
     /// # Cancel safety
     ///
