@@ -71,7 +71,8 @@ impl Side {
         commands.extend(call.keys.iter().flat_map(|key| Lock::queries(key)));
         let mut replies = self.server.query(&commands).into_iter();
         let reply = replies.next().unwrap_or(RespValue::Nil);
-        let locks = call.keys.iter().map(|_| Lock::read(replies.by_ref())).collect();
+        let mut locks: Vec<_> = call.keys.iter().map(|_| Lock::read(replies.by_ref())).collect();
+        locks.iter_mut().for_each(Lock::write_large_numbers_in_one_form);
         let mut pushes = self.server.messages();
         let said = pushes.iter().position(|(channel, _)| channel.as_ref() == SLOW_PATH.as_bytes());
         Outcome { reply, locks, slow_path: said.map(|at| pushes.remove(at).1), pushes }
@@ -173,10 +174,9 @@ impl Lock {
 
     fn read(mut replies: impl Iterator<Item = RespValue>) -> Lock {
         let raw = match replies.next() {
-            Some(RespValue::Array(parts)) => parts
-                .chunks(2)
-                .map(|pair| (string(&pair[0]), in_one_form(string(&pair[1]))))
-                .collect(),
+            Some(RespValue::Array(parts)) => {
+                parts.chunks(2).map(|pair| (string(&pair[0]), string(&pair[1]))).collect()
+            }
             _ => BTreeMap::new(), // a key of another type
         };
         let text = match replies.next() {
@@ -191,6 +191,25 @@ impl Lock {
         let printable = lock.printable();
         lock.fields = expand_line(&printable).unwrap_or(printable);
         lock
+    }
+
+    /// A script that counts on from a forged count passes a number that versions write differently.
+    fn write_large_numbers_in_one_form(&mut self) {
+        const EXACT: f64 = (1u64 << 53) as f64;
+        let one_form = |text: &str| {
+            let number = text.parse::<f64>().ok()?;
+            (number.is_finite() && number.abs() > EXACT).then(|| format!("{number:e}"))
+        };
+        for value in self.raw.values_mut() {
+            if let Some(number) = str::from_utf8(value).ok().and_then(one_form) {
+                *value = number.into();
+            }
+        }
+        for value in self.fields.values_mut() {
+            if let Some(number) = one_form(value) {
+                *value = number;
+            }
+        }
     }
 
     /// The fields as they are, as texts.
@@ -208,16 +227,6 @@ fn string(reply: &RespValue) -> Bytes {
     match reply {
         RespValue::String(text) => text.clone(),
         other => panic!("{other:?} in a hash"),
-    }
-}
-
-/// A script that counts on from a forged count passes a number that versions write differently.
-fn in_one_form(text: Bytes) -> Bytes {
-    const EXACT: f64 = (1u64 << 53) as f64;
-    let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<f64>().ok());
-    match number.filter(|number| number.is_finite() && number.abs() > EXACT) {
-        Some(number) => format!("{number:e}").into(),
-        None => text,
     }
 }
 
