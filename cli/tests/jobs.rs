@@ -233,13 +233,14 @@ async fn run_at_least_in_doubt_ends_at_a_second_signal() -> Result {
 async fn run_of_a_command_that_cannot_run_says_released_only_when_it_is() -> Result {
     let server = StandaloneServer::start().await?;
     let is_acquired = AtomicBool::new(false);
-    // The text of the acquire is the last that it answers.
+    // The text of the acquire is the last that it answers. After the release it is silent: a later
+    // reply would be taken for that of the release.
     let front = Fake::before(&server, move |heard| {
-        let is_script = heard.is("EVAL") || heard.is("EVALSHA");
-        match is_script && is_acquired.load(Ordering::SeqCst) {
-            true => Vec::new(),
+        let is_lock_call = heard.words.iter().any(|word| word == "rwlease:x");
+        match is_lock_call && is_acquired.load(Ordering::SeqCst) {
+            true => vec![ServerAct::Pause(Duration::MAX)],
             false => {
-                is_acquired.fetch_or(heard.is("EVAL"), Ordering::SeqCst);
+                is_acquired.fetch_or(is_lock_call && heard.is("EVAL"), Ordering::SeqCst);
                 ServerAct::forward(heard)
             }
         }
