@@ -791,6 +791,25 @@ mod embedded {
         assert_eq!(losses.lock().unwrap().len(), 0);
     }
 
+    /// Without its shutdowns, the quorum would be held, as it was without the third member.
+    #[tokio::test(start_paused = true)]
+    async fn on_lost_is_not_called_for_a_quorum_that_is_shut_down_without_a_member() {
+        let (engines, _) = with_clocks([0; 3]).await;
+        let losses: Losses = Arc::default();
+        let members = clients_of(&engines, |place, settings| heard(&losses, place, settings)).await;
+        let held = Redlock::new(members.clone()).unwrap().write("lock").await.unwrap();
+        engines[2].faults().stop(0);
+        tokio::time::sleep(LONG).await;
+        assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 2));
+        for member in &members {
+            drop(member.shutdown(LONG).await);
+        }
+        held.ended().await;
+        tokio::time::sleep(LONG).await;
+        let of_quorum = losses.lock().unwrap().iter().filter(|(place, _)| *place == 0).count();
+        assert_eq!(of_quorum, 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn quorum_work_runs_while_the_lock_is_held_and_is_cancelled_at_the_loss() {
         let (engines, quorum) = with_clocks([0; 3]).await;

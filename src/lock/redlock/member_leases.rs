@@ -39,6 +39,8 @@ struct Members {
     /// What the report of a loss says, until the loss is reported or the guard ends the lock.
     /// `None` as well before the guard is returned.
     grant: Option<QuorumGrant>,
+    /// How many leases had ended with their clients' shutdown when the lock was last found held.
+    shut_down: usize,
 }
 
 /// The grant of a majority.
@@ -93,7 +95,7 @@ impl MemberLeases {
         MemberLeases {
             hold_ends: round.options.max_hold.map(|hold| began.saturating_add(hold)),
             round,
-            members: Mutex::new(Members { all, is_over: false, grant: None }),
+            members: Mutex::new(Members { all, is_over: false, grant: None, shut_down: 0 }),
             added: Notify::new(),
         }
     }
@@ -127,12 +129,17 @@ impl MemberLeases {
         }
         let drift = self.round.drift;
         let leases = members.all.iter().filter_map(Member::hold).map(|hold| &hold.0);
+        let shut_down =
+            leases.clone().filter(|lease| lease.acquisition.with_lease(|_| ()).is_none()).count();
         let mut left: Vec<Duration> = leases
             .map(|lease| lease.remaining().saturating_sub(drift.saturating_sub(lease.margin())))
             .collect();
         left.sort_unstable_by(|one, other| other.cmp(one));
         let left = left.get(self.round.quorum.majority() - 1).copied().unwrap_or_default();
         members.is_over = left.is_zero();
+        if !members.is_over {
+            members.shut_down = shut_down;
+        }
         left
     }
 
@@ -199,7 +206,7 @@ impl MemberLeases {
         let QuorumGrant { token, granted_at } = members.grant.take()?;
         let now = self.clock().now();
         let leases = members.all.iter().filter_map(Member::hold).map(|hold| &hold.0);
-        let reason = loss_reason(&self.round, leases, now)?;
+        let reason = loss_reason(&self.round, leases, members.shut_down, now)?;
         let lock = &self.round.locks[0];
         let loss = LeaseLoss {
             lock: lock.name.clone(),

@@ -55,7 +55,8 @@ impl Round {
             .map(async |place| (place, self.acquire(place, &self.options).await))
             .collect();
         let (mut held, mut refused, mut failures) = (Vec::new(), 0, Vec::new());
-        // Until neither a grant nor the answer "busy" can come from a majority, or one has.
+        // Until neither a grant nor the answer "busy" can come from a majority, or a majority is
+        // busy. After a grant, the others have until the grace ends.
         let is_open = |granted: usize, refused: usize, left: usize| {
             let answered = granted + refused;
             granted + left >= majority || (answered < majority && answered + left >= majority)

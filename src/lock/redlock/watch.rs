@@ -81,16 +81,16 @@ impl MemberLeases {
     }
 }
 
-/// Why a lock with these leases is lost. `None` if that is due to the shutdown of clients, which is
-/// no loss.
+/// Why a lock with these leases is lost. `None` if it would be held without the shutdowns of clients
+/// since it was last found held, with `shut_down_before` of its leases shut down: that is no loss.
 pub(super) fn loss_reason<'a>(
     round: &Round,
     leases: impl Iterator<Item = &'a Lease>,
+    shut_down_before: usize,
     now: LocalInstant,
 ) -> Option<&'static str> {
-    let (mut all, mut held, mut ended_early, mut shut_down, mut has_failed) = (0, 0, 0, 0, false);
+    let (mut held, mut ended_early, mut shut_down, mut has_failed) = (0, 0, 0, false);
     for lease in leases {
-        all += 1;
         let is_lost = lease.acquisition.with_lease(|held_lease| {
             let left = held_lease.deadline.saturating_duration_since(now);
             (left > round.drift.saturating_sub(held_lease.margin)).then(|| held_lease.is_lost())
@@ -106,7 +106,8 @@ pub(super) fn loss_reason<'a>(
         }
     }
     let majority = round.quorum.majority();
-    if held + shut_down >= majority && all - shut_down < majority {
+    let shut_down_since = shut_down - shut_down_before.min(shut_down);
+    if shut_down_since > 0 && held + shut_down_since >= majority {
         None
     } else if held + shut_down + ended_early < majority || ended_early == 0 {
         Some("expired")
