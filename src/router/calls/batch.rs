@@ -221,7 +221,7 @@ impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
             return Vec::new();
         };
         let turn = match connection
-            .pipeline_permit(self.priority, part.len(), first.permit_deadline(connection))
+            .pipeline_permit(self.priority, part.len(), first.permit_wait(connection))
             .await
         {
             Ok(turn) => turn,

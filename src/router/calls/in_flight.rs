@@ -26,7 +26,7 @@ use crate::router::calls::send_marker::SendMarker;
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::exchange::{ExchangeError, TimedReply};
 use crate::router::connections::reply_timeout::reply_timeout;
-use crate::router::connections::send_permit::{PermitError, SendPermit};
+use crate::router::connections::send_permit::{PermitError, PermitWait, SendPermit};
 use crate::router::connections::server_connection::ServerConnection;
 use crate::scripts::Script;
 
@@ -195,10 +195,13 @@ impl<'a> InFlightCall<'a> {
     /// Makes attempts until there is an answer.
     pub(crate) async fn run(&mut self) -> Result<CallReply, CallError> {
         loop {
+            if self.is_given_up() {
+                return Err(self.call_error(CallErrorKind::Closed));
+            }
             if let Some(address) = self.next_server()? {
                 let attempt = self.attempt(&address).await;
-                if self.gate.is_some_and(SendGate::is_closed) {
-                    return Err(self.call_error(CallErrorKind::Closed)); // the request was given up
+                if self.is_given_up() {
+                    return Err(self.call_error(CallErrorKind::Closed));
                 }
                 if let Some(answer) = self.apply_outcome(&address, attempt)? {
                     return Ok(answer);
@@ -207,6 +210,10 @@ impl<'a> InFlightCall<'a> {
             let pause = self.take_pause();
             self.router.back_off(pause, self.deadline).await;
         }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.gate.is_some_and(SendGate::is_closed)
     }
 
     /// The server for the next attempt; `None` while it is unknown. Fails when it is too late for
@@ -271,13 +278,17 @@ impl<'a> InFlightCall<'a> {
         self.target.text = if brings { ScriptForm::Source } else { ScriptForm::UploadedByOther };
     }
 
-    /// How long to wait for a permit. This ends before the deadline: a call without time for its
-    /// answer would only leave its outcome in doubt. But this waits for a quarter of the time in
-    /// any case, so that a caller who repeats the call does not spin.
-    pub(crate) fn permit_deadline(&self, connection: &ServerConnection) -> LocalInstant {
-        let left = self.deadline.saturating_duration_since(self.router.clock.now());
+    /// How long to wait for a permit. The call is sent only with time for its reply: without, its
+    /// outcome would only be in doubt. But this waits for a quarter of the time in any case, so that
+    /// a caller who repeats the call does not spin.
+    pub(crate) fn permit_wait(&self, connection: &ServerConnection) -> PermitWait {
+        let now = self.router.clock.now();
+        let left = self.deadline.saturating_duration_since(now);
+        let round_trips = (connection.shortest_round_trip(), connection.min_reply_time());
         let kept = self.router.limits.response_timeout.min(left / 2);
-        self.deadline.saturating_sub(kept.max(connection.min_reply_time()).min(left / 4 * 3))
+        let kept = kept.max((left / 4 * 3).clamp(round_trips.0, round_trips.1));
+        let send_by = self.deadline.saturating_sub(kept);
+        PermitWait { send_by, ends: send_by.max(now.saturating_add(left / 4)) }
     }
 
     /// Until when an attempt at that server may arrive, by that server's clock.
@@ -455,7 +466,7 @@ impl<'a> InFlightCall<'a> {
     ) -> AttemptOutcome {
         let permit = match connection.try_permit() {
             Ok(Some(permit)) => permit,
-            Ok(None) => match Box::pin(connection.permit(self.permit_deadline(connection))).await {
+            Ok(None) => match Box::pin(connection.permit(self.permit_wait(connection))).await {
                 Ok(permit) => permit,
                 Err(none) => return none.into(),
             },

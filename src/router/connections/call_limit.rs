@@ -25,7 +25,7 @@ use crate::locks::lock;
 const MIN_CALLS: usize = 16;
 
 /// A call that waits here is sent only if this many of the shortest round trips are left of its
-/// time, or three quarters of a time that was shorter from the start. If a call with enough time is
+/// time, or three quarters of a time that was short from the start, and at least one. If a call with enough time is
 /// late all the same, it was in a queue of the server for half of its round trip, and half as many
 /// calls in flight keep the server as busy.
 const MIN_ROUND_TRIPS: u32 = 2;
@@ -33,13 +33,19 @@ const MIN_ROUND_TRIPS: u32 = 2;
 /// A shorter round trip shows no queue: a busy machine delays a reply by so much.
 const MIN_QUEUED: Duration = Duration::from_millis(5);
 
+/// How long a generation of round trips is, if replies are late all the time.
+const GENERATION: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
 pub(super) struct CallLimit {
     /// The free permits. All permits, with those in use, are `limit + excess`.
     permits: Semaphore,
     max: usize,
-    /// The shortest round trip of any command on the connection, in nanoseconds.
+    /// The shortest round trip of any command on the connection, in nanoseconds. While the limit is
+    /// below `max`, it is that of the last [`GENERATION`] or two.
     shortest_round_trip: AtomicU64,
+    /// The shortest one since the generation began.
+    shortest_of_generation: AtomicU64,
     /// A longer round trip shows a queue, even if all round trips were long: the server may have
     /// been overloaded from the first one on.
     max_round_trip: Duration,
@@ -56,6 +62,7 @@ struct LimitState {
     /// The replies since the limit changed, without late ones.
     replies: usize,
     reduced_at: Option<LocalInstant>,
+    generation_began: Option<LocalInstant>,
 }
 
 impl CallLimit {
@@ -65,11 +72,18 @@ impl CallLimit {
         first_round_trip: Duration,
         max_round_trip: Duration,
     ) -> CallLimit {
-        let state = LimitState { limit: max, excess: 0, replies: 0, reduced_at: None };
+        let state = LimitState {
+            limit: max,
+            excess: 0,
+            replies: 0,
+            reduced_at: None,
+            generation_began: None,
+        };
         CallLimit {
             permits: Semaphore::new(max),
             max,
             shortest_round_trip: AtomicU64::new(nanos(first_round_trip)),
+            shortest_of_generation: AtomicU64::new(u64::MAX),
             max_round_trip,
             is_reduced: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -98,11 +112,18 @@ impl CallLimit {
         if length < self.shortest_round_trip.load(Ordering::Relaxed) {
             self.shortest_round_trip.fetch_min(length, Ordering::Relaxed);
         }
+        if self.is_reduced.load(Ordering::Relaxed) {
+            self.shortest_of_generation.fetch_min(length, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn shortest_round_trip(&self) -> Duration {
+        Duration::from_nanos(self.shortest_round_trip.load(Ordering::Relaxed))
     }
 
     /// How much time a call needs for its reply if the server has no queue.
     pub(super) fn min_reply_time(&self) -> Duration {
-        Duration::from_nanos(self.shortest_round_trip.load(Ordering::Relaxed)) * MIN_ROUND_TRIPS
+        self.shortest_round_trip() * MIN_ROUND_TRIPS
     }
 
     /// The reply to a call arrived, and was not late.
@@ -151,6 +172,7 @@ impl CallLimit {
     /// before the limit was last reduced.
     fn reduce(&self, sent: LocalInstant, now: LocalInstant) {
         let mut state = lock(&self.state);
+        self.age_round_trip(&mut state, now);
         let in_flight =
             (state.limit + state.excess).saturating_sub(self.permits.available_permits());
         let is_known = state.reduced_at.is_some_and(|reduced_at| sent <= reduced_at);
@@ -168,6 +190,22 @@ impl CallLimit {
         state.replies = 0;
         state.reduced_at = Some(now);
         self.is_reduced.store(limit < self.max, Ordering::Relaxed);
+    }
+}
+
+impl CallLimit {
+    /// Forgets round trips of before the last generation: the path to the server may have become
+    /// longer.
+    fn age_round_trip(&self, state: &mut LimitState, now: LocalInstant) {
+        let began = *state.generation_began.get_or_insert(now);
+        if now.saturating_duration_since(began) < GENERATION {
+            return;
+        }
+        let shortest = self.shortest_of_generation.swap(u64::MAX, Ordering::Relaxed);
+        if shortest < u64::MAX {
+            self.shortest_round_trip.store(shortest, Ordering::Relaxed);
+        }
+        state.generation_began = Some(now);
     }
 }
 

@@ -41,6 +41,15 @@ pub(crate) enum PermitError {
     ConnectionRetired,
 }
 
+/// How long to wait for a permit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PermitWait {
+    /// What gets a permit later has no time for its reply, and is not sent.
+    pub(crate) send_by: LocalInstant,
+    /// When the wait without a permit ends, after `send_by`.
+    pub(crate) ends: LocalInstant,
+}
+
 impl ServerConnection {
     /// A permit to send a call, if one is free.
     pub(crate) fn try_permit(&self) -> Result<Option<SendPermit<'_>>, PermitError> {
@@ -55,11 +64,8 @@ impl ServerConnection {
     }
 
     /// Waits for a permit to send a call, first come, first served.
-    pub(crate) async fn permit(
-        &self,
-        deadline: LocalInstant,
-    ) -> Result<SendPermit<'_>, PermitError> {
-        self.queue(PermitPool::Calls, deadline).await
+    pub(crate) async fn permit(&self, wait: PermitWait) -> Result<SendPermit<'_>, PermitError> {
+        self.queue(PermitPool::Calls, wait).await
     }
 
     /// Waits for a permit to send a pipeline of a batch with that many commands, first come, first
@@ -68,27 +74,33 @@ impl ServerConnection {
         &self,
         priority: Priority,
         commands: usize,
-        deadline: LocalInstant,
+        wait: PermitWait,
     ) -> Result<SendPermit<'_>, PermitError> {
         let commands = commands.min(MAX_PIPELINED) as u32;
-        self.queue(PermitPool::Pipelines { priority, commands }, deadline).await
+        self.queue(PermitPool::Pipelines { priority, commands }, wait).await
     }
 
     async fn queue(
         &self,
         pool: PermitPool,
-        deadline: LocalInstant,
+        wait: PermitWait,
     ) -> Result<SendPermit<'_>, PermitError> {
         let _queued = self.load.queued(pool.weight() as usize);
-        let turn = std::pin::pin!(self.semaphore(pool).acquire_many(pool.weight()));
-        match future::select(turn, self.clock.sleep_until(deadline)).await {
-            Either::Left((Ok(permit), _)) => {
-                permit.forget();
-                Ok(SendPermit { connection: self, pool })
+        {
+            let turn = std::pin::pin!(self.semaphore(pool).acquire_many(pool.weight()));
+            let turn = future::select(turn, self.clock.sleep_until(wait.send_by)).await;
+            if let Either::Left((turn, _)) = turn {
+                return match turn {
+                    Ok(permit) => {
+                        permit.forget();
+                        Ok(SendPermit { connection: self, pool })
+                    }
+                    Err(AcquireError { .. }) => Err(PermitError::ConnectionRetired),
+                };
             }
-            Either::Left((Err(AcquireError { .. }), _)) => Err(PermitError::ConnectionRetired),
-            Either::Right(_) => Err(PermitError::DeadlineExceeded),
         }
+        self.clock.sleep_until(wait.ends).await;
+        Err(PermitError::DeadlineExceeded)
     }
 
     fn semaphore(&self, pool: PermitPool) -> &Semaphore {

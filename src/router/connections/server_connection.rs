@@ -256,6 +256,10 @@ impl ServerConnection {
         self.call_limit.0.min_reply_time()
     }
 
+    pub(crate) fn shortest_round_trip(&self) -> Duration {
+        self.call_limit.0.shortest_round_trip()
+    }
+
     /// How long the connection may be quiet while something is under way on it.
     pub(crate) fn response_timeout(&self) -> Duration {
         self.response_timeout

@@ -130,6 +130,18 @@ async fn distant(round_trip: u64) -> Arc<Bench> {
     Arc::new(Bench::of(fakes, &["a"]).await)
 }
 
+/// The same, for a client that keeps one call in flight.
+async fn distant_for_one_call(round_trip: u64) -> Arc<Bench> {
+    let fakes = FakeCluster::new(&[ALL]);
+    fakes.set_round_trip("a", Duration::from_millis(round_trip));
+    let mut settings =
+        RouterConfig { seeds: vec![address("a")], scripts: scripts(), ..RouterConfig::default() };
+    in_flight(1)(&mut settings);
+    let clock: Arc<dyn Clock> = TestClock::start();
+    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
+    Arc::new(Bench { fakes, clock, router })
+}
+
 /// After the stall, calls that wait in the client are not sent with less time left than the server
 /// needs for a reply, and late replies to calls with too little time raise the limit again.
 #[tokio::test(start_paused = true)]
@@ -176,14 +188,7 @@ async fn callers_with_less_time_than_a_round_trip_do_not_lower_the_limit_of_the_
 /// Whoever repeats such a call at once must not keep the runtime from the replies.
 #[tokio::test(start_paused = true)]
 async fn call_with_less_time_than_a_round_trip_waits_before_it_is_overloaded() {
-    let fakes = FakeCluster::new(&[ALL]);
-    fakes.set_round_trip("a", Duration::from_millis(450));
-    let mut settings =
-        RouterConfig { seeds: vec![address("a")], scripts: scripts(), ..RouterConfig::default() };
-    in_flight(1)(&mut settings);
-    let clock: Arc<dyn Clock> = TestClock::start();
-    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
-    let bench = Arc::new(Bench { fakes, clock, router });
+    let bench = distant_for_one_call(450).await;
     let first = tokio::spawn({
         let bench = bench.clone();
         async move { bench.call_for("first", 2_000).await }
@@ -194,6 +199,23 @@ async fn call_with_less_time_than_a_round_trip_waits_before_it_is_overloaded() {
     assert!(matches!(refused.kind, CallErrorKind::Overloaded), "{refused}");
     let waited = bench.clock.now().saturating_duration_since(began);
     assert_eq!(waited, Duration::from_millis(200));
+    assert!(first.await.unwrap().is_ok());
+}
+
+/// A permit comes when less than a round trip is left: the call would end in doubt.
+#[tokio::test(start_paused = true)]
+async fn queued_call_without_time_for_a_round_trip_is_not_sent() {
+    let bench = distant_for_one_call(400).await;
+    let first = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.call_for("first", 2_000).await }
+    });
+    tokio::time::sleep(Duration::from_millis(285)).await;
+    let began = bench.clock.now();
+    let error = bench.call_for("k", 500).await.unwrap_err();
+    assert!(matches!(error.kind, CallErrorKind::Overloaded), "{error}");
+    assert_eq!(error.in_doubt, Doubt::None);
+    assert_eq!(bench.clock.now().saturating_duration_since(began), Duration::from_millis(125));
     assert!(first.await.unwrap().is_ok());
 }
 

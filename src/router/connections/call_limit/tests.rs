@@ -68,6 +68,23 @@ fn late_reply_of_few_calls_says_nothing_about_the_limit() {
     assert_eq!(limit.limit(), 64);
 }
 
+/// The connection is the same, and the path to its server has become longer.
+#[test]
+fn shortest_round_trip_ages_while_the_limit_is_low() {
+    let limit = new_limit(64);
+    limit.take(64);
+    for second in 0..25 {
+        let sent = 1_000 * second;
+        limit.observe_round_trip(Duration::from_millis(80));
+        limit.on_late_reply(at(sent), at(sent + 80));
+    }
+    assert_eq!(limit.shortest_round_trip(), Duration::from_millis(80));
+    assert_eq!(limit.limit(), MIN_CALLS);
+    limit.on_late_reply(at(30_000), at(30_080));
+    limit.receive(MIN_CALLS);
+    assert_eq!(limit.limit(), MIN_CALLS + 1, "80 ms show no queue now");
+}
+
 #[test]
 fn limit_below_the_lowest_stays() {
     let limit = new_limit(2);
