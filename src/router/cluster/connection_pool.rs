@@ -293,6 +293,7 @@ impl ConnectionPool {
                 let failure = Arc::new(failure);
                 let dial = dials.entry(address.clone()).or_default();
                 dial.record_failure(now, failure.clone());
+                dial.proven_flag = None;
                 Err(failure)
             }
         }

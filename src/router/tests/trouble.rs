@@ -272,6 +272,21 @@ async fn call_without_a_reply_names_no_failed_dial() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn call_given_up_while_its_slot_has_no_master_ends() {
+    let bench = Bench::new(&HALVES[..1]).await;
+    let key = if bench.call_within("k", 1).await.is_ok() { "x" } else { "k" };
+    let (gate, call, begin) = (SendGate::default(), call(key), bench.clock.now());
+    let calling = bench.router.call_gated(&call, Confirmation::default(), bench.within(5), &gate);
+    let giving_up = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(gate.close());
+    };
+    let (ended, ()) = tokio::join!(calling, giving_up);
+    assert!(matches!(ended.unwrap_err().kind, CallErrorKind::Closed));
+    assert!(bench.since(begin) < Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn call_of_a_request_that_was_given_up_makes_no_other_attempt() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.set_dial_behavior("a", DialBehavior::AcceptDelayed(Duration::from_millis(200)));
