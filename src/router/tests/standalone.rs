@@ -89,6 +89,24 @@ async fn server_that_refuses_for_good_is_left_when_its_name_has_moved() {
     }
 }
 
+/// No such call lasts until the pauses between its attempts are long.
+#[tokio::test(start_paused = true)]
+async fn server_that_refuses_short_calls_is_left_when_its_name_has_moved() {
+    let name = of_two().await;
+    name.call_within("k", 3).await.unwrap();
+    name.fakes.set_reply("a", refusal("NOREPLICAS x"));
+    name.fakes.set_name("both", &["b"]);
+    let dials = name.fakes.dials("b");
+    for _ in 0..30 {
+        let deadline = name.clock.now().saturating_add(Duration::from_millis(60));
+        if name.router.call(&call("k"), deadline).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((name.fakes.count("b", "EVAL"), name.fakes.dials("b") - dials), (1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_single_server_may_be_restarted() {
     let fakes = FakeCluster::new(&[]);

@@ -27,6 +27,9 @@ const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
 /// server that this library understands.
 pub(crate) const MAX_PROTOCOL_ERRORS: u32 = 3;
 
+/// How old a connection is before a server found by its name is left because it refuses calls.
+const REFUSING_CONNECTION_AGE: Duration = Duration::from_secs(1);
+
 impl InFlightCall<'_> {
     /// Decides what an attempt means: the answer, an error, or `None` for another attempt.
     pub(crate) fn apply_outcome(
@@ -155,9 +158,10 @@ impl InFlightCall<'_> {
                 self.redirect_count = 0;
                 if refresh {
                     drop(self.router.topology.refresh(RefreshSource::Avoid(address.clone())));
-                    // Nobody but the name tells where another server is.
-                    if self.is_pause_longest() && self.router.topology.is_found_by_name() {
-                        self.retire_open_at(address, sent);
+                    // Nobody but the name tells where another server is. This dials at most once in
+                    // that time.
+                    if self.router.topology.is_found_by_name() {
+                        self.retire_open_at(address, sent.saturating_sub(REFUSING_CONNECTION_AGE));
                     }
                 }
                 self.last_error = Some(error);
@@ -239,11 +243,6 @@ impl InFlightCall<'_> {
         } else {
             self.increase_backoff();
         }
-    }
-
-    /// Returns true if the failures in a row are so many that the pauses do not grow any more.
-    fn is_pause_longest(&self) -> bool {
-        ATTEMPT_BACKOFF.without_jitter(self.failure_count) == ATTEMPT_BACKOFF.max
     }
 
     /// Makes the wait before the next attempt longer.
