@@ -26,7 +26,7 @@ local function enqueue(mode)
   if terms_error then
     return terms_error
   elseif request.ticket == 0 and is_queue_full(mode) then
-    finish(false)
+    finish(true) -- a full memory does not stop the removal of expired waiters
     return ok_reply('queue_full', has_more_work, number('waiters'))
   end
   -- The ticket after MAX_SAFE_INTEGER would be the same number, so no waiter gets a ticket that it

@@ -86,6 +86,20 @@ fn renew_that_repeats_a_lost_downgrade_goes_on() {
 }
 
 #[test]
+fn a_full_queue_loses_its_dead() {
+    let server = server();
+    let mut lab = Lab::on(&server);
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    for (name, ttl) in [("dead1", 1_000), ("dead2", 1_000), ("bob1", 60_000), ("cat1", 60_000)] {
+        lab.request(&Request::write(name).waiting().ttl(ttl)).queued();
+    }
+    lab.pass(1_000);
+    lab.set_full(true);
+    assert_eq!(lab.request(&Request::write("dan1").waiting().limit(2)).status(), "queue_full");
+    assert_eq!(lab.state().queue_ids('w'), ["bob1", "cat1"].map(id));
+}
+
+#[test]
 fn a_sweep_goes_on() {
     let server = server();
     let mut lab = Lab::on(&server);
