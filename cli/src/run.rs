@@ -105,7 +105,14 @@ pub async fn run(servers: &ServerArgs, mut args: args::RunArgs) -> Result<ExitSt
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
     match outcome? {
-        CommandEnd::NotRun(failure) => Err(failure.and(&given_back.describe(free_at))),
+        CommandEnd::NotRun(failure) => {
+            let given_back = match given_back {
+                // An attempt in doubt would take the lock again, for all of `--at-least`.
+                ReleaseReport::Released => leave(&locks, &args, &mut signals).await,
+                other => other,
+            };
+            Err(failure.and(&given_back.describe(free_at)))
+        }
         CommandEnd::ByItself(status) if !is_gone => {
             if let ReleaseReport::Unknown(why) = given_back {
                 print_error(&format!("lock `{}`: {why}; its lease ends it", args.name));
@@ -175,32 +182,34 @@ async fn acquire(
         true => wait_display::holders(wanted).await,
         false => None,
     };
-    leave(locks, args, signals).await;
+    let free_at = end_at_server(args.at_least.unwrap_or_default().max(args.lease));
+    if let ReleaseReport::Unknown(why) = leave(locks, args, signals).await {
+        let until = format::moment(free_at);
+        print_error(&format!(
+            "lock `{}`: {why}; it may stay taken until {until}, see `rwlease status`",
+            args.name
+        ));
+    }
     Err(holders.into_iter().fold(failure, CliError::with_note))
 }
 
 /// Leaves the queue, and releases what a call in doubt may have taken. A signal ends the wait for
-/// the servers.
-async fn leave(locks: &Client, args: &args::RunArgs, signals: &mut Signals) {
-    let Some(least) = args.at_least else {
+/// the servers. The report is not `Unknown` without `--at-least`: then the lease ends soon.
+async fn leave(locks: &Client, args: &args::RunArgs, signals: &mut Signals) -> ReleaseReport {
+    if args.at_least.is_none() {
         locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
-        return;
-    };
-    let free_at = end_at_server(least.max(args.lease));
+        return ReleaseReport::Released;
+    }
     let told = async {
         wait_termination_signal(signals).await;
         sleep(RELEASE_TIMEOUT).await;
     };
-    let is_free = tokio::select! {
-        left = locks.shutdown(AT_LEAST_EXIT_TIMEOUT) => left.is_empty(),
-        () = told => false,
-    };
-    if !is_free {
-        let until = format::moment(free_at);
-        print_error(&format!(
-            "lock `{}`: the servers did not reply to its release; it may stay taken until {until}, see `rwlease status`",
-            args.name
-        ));
+    tokio::select! {
+        left = locks.shutdown(AT_LEAST_EXIT_TIMEOUT) => match left.is_empty() {
+            true => ReleaseReport::Released,
+            false => ReleaseReport::not_answered(),
+        },
+        () = told => ReleaseReport::interrupted(),
     }
 }
 
@@ -241,12 +250,18 @@ impl ReleaseReport {
     fn of(released: rwlease::Result<ReleaseOutcome>) -> ReleaseReport {
         match released {
             Ok(ReleaseOutcome::AlreadyLost) => ReleaseReport::LeaseLost,
-            Ok(ReleaseOutcome::Unknown) => {
-                ReleaseReport::Unknown("the servers did not reply to its release".to_owned())
-            }
+            Ok(ReleaseOutcome::Unknown) => ReleaseReport::not_answered(),
             Ok(_) => ReleaseReport::Released,
             Err(error) => ReleaseReport::Unknown(error_chain_without_lock(&error)),
         }
+    }
+
+    fn not_answered() -> ReleaseReport {
+        ReleaseReport::Unknown("the servers did not reply to its release".to_owned())
+    }
+
+    fn interrupted() -> ReleaseReport {
+        ReleaseReport::Unknown("a signal interrupted its release".to_owned())
     }
 
     /// Says whether the lock is free. It is free at that moment in any case.
@@ -276,7 +291,7 @@ async fn release(held: HeldGuard, signals: &mut Signals) -> ReleaseReport {
     let released = tokio::select! {
         released = held.release() => released,
         () = told => {
-            return ReleaseReport::Unknown("a signal interrupted its release".to_owned());
+            return ReleaseReport::interrupted();
         }
         () = sleep(left) => Ok(ReleaseOutcome::Unknown),
     };

@@ -112,6 +112,7 @@ pub async fn run(
                 Ok(guard) => ReleaseReport::of(guard.release().await),
                 Err(error) => ReleaseReport::Unknown(error_chain_without_lock(&error)),
             };
+            locks.shutdown(QUEUE_EXIT_TIMEOUT).await; // ends what is in doubt
             return Err(failure.and(&released.describe(free_at)));
         }
     };
