@@ -2,11 +2,13 @@
 //! the servers.
 
 use std::convert::Infallible;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rwlease::status::{Holder, SemaphoreHolder};
 use rwlease::{LockStatus, RwLock, Semaphore, SemaphoreStatus};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::RELEASE_TIMEOUT;
@@ -25,6 +27,8 @@ const HOLDER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a query of the holder's name waits: it can be on a master that is away.
 const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the grant waits until the line is cleared, so that the command does not write beside it.
+const CLEAR_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Returns the request's output. Until then it shows a spinner on a terminal. Elsewhere it prints
 /// one line when trouble of the servers begins. The ids of this client's acquisitions begin with
@@ -42,26 +46,57 @@ pub async fn with_wait_display<T>(
         .unwrap_or_else(|_| ProgressStyle::default_spinner());
     let spinner =
         ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
+    let on_terminal = !spinner.is_hidden();
+    let (messages, cleared) = show(spinner);
     let output = tokio::select! {
         output = request => output,
-        never = watch(&client, wanted, &spinner) => match never {},
+        never = watch(&client, wanted, messages, on_terminal) => match never {},
     };
-    spinner.finish_and_clear();
+    drop(timeout(CLEAR_TIMEOUT, cleared).await);
     output
 }
 
-async fn watch(client: &str, wanted: &LockTarget, spinner: &ProgressBar) -> Infallible {
+/// Shows each message, in a thread of its own: writes to a terminal can block. It clears the line
+/// when the sender is dropped. The receiver is told of that.
+fn show(spinner: ProgressBar) -> (mpsc::Sender<String>, oneshot::Receiver<()>) {
+    let (sender, messages) = mpsc::channel();
+    let (clears, cleared) = oneshot::channel();
+    let display = move || {
+        let mut is_shown = false;
+        loop {
+            match messages.recv_timeout(SPINNER_INTERVAL) {
+                Ok(message) => {
+                    is_shown = true;
+                    spinner.set_message(message);
+                }
+                Err(RecvTimeoutError::Timeout) if is_shown => spinner.tick(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        spinner.finish_and_clear();
+        drop(clears);
+    };
+    // Without a thread nothing is shown.
+    drop(std::thread::Builder::new().name("wait display".to_owned()).spawn(display));
+    (sender, cleared)
+}
+
+async fn watch(
+    client: &str,
+    wanted: &LockTarget,
+    shown: mpsc::Sender<String>,
+    on_terminal: bool,
+) -> Infallible {
     sleep(DISPLAY_DELAY).await;
-    let on_terminal = !spinner.is_hidden();
-    if on_terminal {
-        spinner.enable_steady_tick(SPINNER_INTERVAL);
-    }
+    // The thread receives for as long as this sends.
+    let show = |message| drop(shown.send(message));
     let mut in_trouble = false;
     loop {
         match wait_status(client, wanted, on_terminal).await.map_err(CliError::from) {
             Ok(message) => {
                 in_trouble = false;
-                spinner.set_message(message);
+                show(message);
             }
             Err(failure) if failure.is_transient() => {
                 let message = format!("still waiting: {failure}");
@@ -69,7 +104,7 @@ async fn watch(client: &str, wanted: &LockTarget, spinner: &ProgressBar) -> Infa
                     print_error(&message);
                 }
                 in_trouble = true;
-                spinner.set_message(format::escape_controls(&message));
+                show(format::escape_controls(&message));
             }
             // The request usually ends with it.
             Err(_) => {}
