@@ -109,8 +109,9 @@ impl Semaphore {
     ///
     /// If a connection broke during the call, an attempt of it may still be on its way. Then this
     /// returns when the server would refuse that attempt, at most one call timeout and a second
-    /// after the call. After an error and after a drop of the future nothing waits: until then the
-    /// limit may still change.
+    /// after the call. A server whose clock was set back in that time may accept the attempt later.
+    /// After an error and after a drop of the future nothing waits: until then the limit may still
+    /// change.
     ///
     /// # Cancel safety
     ///
@@ -160,7 +161,8 @@ impl Semaphore {
     }
 
     /// The limit that prevented the exchange, if one did. Returns when the server can carry out no
-    /// attempt of it: a late one could undo a later change of the limit.
+    /// attempt of it, unless its clock was set back: a late one could undo a later change of the
+    /// limit.
     async fn exchange(&self, set: SetLimitRequest) -> Result<Option<u32>> {
         let (client, lock) = (&self.client, &self.lock);
         let until = client.call_deadline(Confirmation::default());

@@ -28,7 +28,6 @@ async fn dial_failure_is_that_of_the_last_dial() {
     pool.connect(&at).await.unwrap();
     fakes.break_connections("a");
     fakes.set_dial_behavior("a", DialBehavior::Refuse);
-    tokio::time::sleep(Duration::from_secs(1)).await;
     let failure = pool.connect_or_wait(&at).await.map(drop).unwrap_err();
     let known = pool.dial_failure(&at).map(|failure| failure.to_string());
     assert_eq!(known, Some(failure.to_string()));
