@@ -27,7 +27,7 @@ const HOLDER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a query of the holder's name waits: it can be on a master that is away.
 const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the grant waits until the line is cleared, so that the command does not write beside it.
+/// How long a granted request waits until the line is cleared. The command may write there.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Returns the request's output. Until then it shows a spinner on a terminal. Elsewhere it prints

@@ -81,8 +81,9 @@ impl MemberLeases {
     }
 }
 
-/// Why a lock with these leases is lost. `None` if it would be held without the shutdowns of clients
-/// since it was last found held, with `shut_down_before` of its leases shut down: that is no loss.
+/// Why a lock with these leases is lost. `None` if it would be held without the shutdowns of
+/// clients since it was last found held, with `shut_down_before` of its leases shut down: that is
+/// no loss.
 pub(super) fn loss_reason<'a>(
     round: &Round,
     leases: impl Iterator<Item = &'a Lease>,

@@ -279,8 +279,8 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// How long to wait for a permit. The call is sent only with time for its reply: without, its
-    /// outcome would only be in doubt. But this waits for a quarter of the time in any case, so that
-    /// a caller who repeats the call does not spin.
+    /// outcome would only be in doubt. But this waits for a quarter of the time in any case, so
+    /// that a caller who repeats the call does not spin.
     pub(crate) fn permit_wait(&self, connection: &ServerConnection) -> PermitWait {
         let now = self.router.clock.now();
         let left = self.deadline.saturating_duration_since(now);

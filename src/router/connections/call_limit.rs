@@ -25,9 +25,9 @@ use crate::locks::lock;
 const MIN_CALLS: usize = 16;
 
 /// A call that waits here is sent only if this many of the shortest round trips are left of its
-/// time, or three quarters of a time that was short from the start, and at least one. If a call with enough time is
-/// late all the same, it was in a queue of the server for half of its round trip, and half as many
-/// calls in flight keep the server as busy.
+/// time, or three quarters of a time that was short from the start, and at least one. If a call
+/// with enough time is late all the same, it was in a queue of the server for half of its round
+/// trip, and half as many calls in flight keep the server as busy.
 const MIN_ROUND_TRIPS: u32 = 2;
 
 /// A shorter round trip shows no queue: a busy machine delays a reply by so much.
