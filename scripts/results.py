@@ -134,10 +134,10 @@ def settings(run):
 
 
 def everything(root):
-    """The results of all benches and of the scorecard, which are of one version."""
+    """The results of all benches, which are of one version, and those of the scorecard, which are of
+    one version as well. Each page names its own."""
     found, runs = benches(root), chaos(root)
-    of_all = [(name, bench.head["version"]) for name, bench in found.items()]
-    one_version(of_all + ([("the scorecard", runs.version)] if runs else []))
+    one_version((name, bench.head["version"]) for name, bench in found.items())
     return found, runs
 
 
