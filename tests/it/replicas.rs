@@ -113,8 +113,8 @@ async fn repeated_fenced_set_is_not_confirmed_by_a_stopped_replica() {
     let guard = lock.write().lease(LONG).await.unwrap();
     let value = lock.fenced_value("v{1}").unwrap().min_replicas(1);
     let writer = value.writer(&guard).unwrap();
-    writer.set("0").await.unwrap(); // the server knows the scripts from here on
-    writer.get().await.unwrap();
+    confirmed(async || writer.set("0").await).await; // the server knows the scripts from here on
+    confirmed(async || writer.get().await).await;
     stage.freeze();
     must_be_unconfirmed(stage.losing_the_answer(writer.set("1")).await);
     must_be_unconfirmed(stage.losing_the_answer(writer.get()).await);
