@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::judge::Judge;
 use crate::random_calls::{Calls, LOCKS, heard_channels, keys};
 use crate::real::RealSubscriber;
-use crate::side::{Pair, Side};
+use crate::side::{Lock, Pair, Side};
 
 pub const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
 
@@ -154,11 +154,14 @@ impl Round<'_> {
         if replies[0] != replies[1] {
             return Err(format!("engine {:?}\nserver {:?}", replies[0], replies[1]));
         }
-        let [engine, server] = [engine, server].map(|side| (side.locks, side.pushes));
+        pair.locks.extend(call.keys.into_iter().zip(engine.locks.clone()));
+        let [engine, server] = [engine, server].map(|side| {
+            let locks = side.locks.into_iter().map(Lock::with_large_numbers_in_one_form);
+            (locks.collect::<Vec<_>>(), side.pushes)
+        });
         if engine != server {
             return Err(format!("engine {engine:#?}\nserver {server:#?}"));
         }
-        pair.locks.extend(call.keys.into_iter().zip(engine.0));
         Ok(())
     }
 
