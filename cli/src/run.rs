@@ -106,12 +106,15 @@ pub async fn run(servers: &ServerArgs, mut args: args::RunArgs) -> Result<ExitSt
     // have ended after the lease.
     match outcome? {
         CommandEnd::NotRun(failure) => {
-            let given_back = match given_back {
+            let ends = match given_back {
                 // An attempt in doubt would take the lock again, for all of `--at-least`.
-                ReleaseReport::Released => leave(&locks, &args, &mut signals).await,
-                other => other,
+                ReleaseReport::Released => {
+                    let free_at = longest_lease_end(&args);
+                    leave(&locks, &args, &mut signals).await.describe(free_at)
+                }
+                other => other.describe(free_at),
             };
-            Err(failure.and(&given_back.describe(free_at)))
+            Err(failure.and(&ends))
         }
         CommandEnd::ByItself(status) if !is_gone => {
             if let ReleaseReport::Unknown(why) = given_back {
@@ -182,7 +185,7 @@ async fn acquire(
         true => wait_display::holders(wanted).await,
         false => None,
     };
-    let free_at = end_at_server(args.at_least.unwrap_or_default().max(args.lease));
+    let free_at = longest_lease_end(args);
     if let ReleaseReport::Unknown(why) = leave(locks, args, signals).await {
         let until = format::moment(free_at);
         print_error(&format!(
@@ -191,6 +194,11 @@ async fn acquire(
         ));
     }
     Err(holders.into_iter().fold(failure, CliError::with_note))
+}
+
+/// When a lease that is granted now ends at the latest.
+fn longest_lease_end(args: &args::RunArgs) -> SystemTime {
+    end_at_server(args.at_least.unwrap_or_default().max(args.lease))
 }
 
 /// Leaves the queue, and releases what a call in doubt may have taken. A signal ends the wait for

@@ -192,7 +192,7 @@ impl Lock {
         lock
     }
 
-    /// The same, for a comparison of server versions: a script that counts on from a forged count
+    /// The state for a comparison of server versions: a script that counts on from a forged count
     /// passes a number that versions write differently.
     pub fn with_large_numbers_in_one_form(mut self) -> Lock {
         const EXACT: f64 = (1u64 << 53) as f64;

@@ -62,17 +62,14 @@ fn show(spinner: ProgressBar) -> (mpsc::Sender<String>, oneshot::Receiver<()>) {
     let (sender, messages) = mpsc::channel();
     let (clears, cleared) = oneshot::channel();
     let display = move || {
-        let mut is_shown = false;
+        let mut next = messages.recv().map_err(RecvTimeoutError::from);
         loop {
-            match messages.recv_timeout(SPINNER_INTERVAL) {
-                Ok(message) => {
-                    is_shown = true;
-                    spinner.set_message(message);
-                }
-                Err(RecvTimeoutError::Timeout) if is_shown => spinner.tick(),
-                Err(RecvTimeoutError::Timeout) => {}
+            match next {
+                Ok(message) => spinner.set_message(message),
+                Err(RecvTimeoutError::Timeout) => spinner.tick(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            next = messages.recv_timeout(SPINNER_INTERVAL);
         }
         spinner.finish_and_clear();
         drop(clears);
@@ -91,6 +88,7 @@ async fn watch(
     sleep(DISPLAY_DELAY).await;
     // The thread receives for as long as this sends.
     let show = |message| drop(shown.send(message));
+    show(String::new());
     let mut in_trouble = false;
     loop {
         match wait_status(client, wanted, on_terminal).await.map_err(CliError::from) {

@@ -284,9 +284,8 @@ impl<'a> InFlightCall<'a> {
     pub(crate) fn permit_wait(&self, connection: &ServerConnection) -> PermitWait {
         let now = self.router.clock.now();
         let left = self.deadline.saturating_duration_since(now);
-        let round_trips = (connection.shortest_round_trip(), connection.min_reply_time());
         let kept = self.router.limits.response_timeout.min(left / 2);
-        let kept = kept.max((left / 4 * 3).clamp(round_trips.0, round_trips.1));
+        let kept = kept.max(connection.min_reply_time(left));
         let send_by = self.deadline.saturating_sub(kept);
         PermitWait { send_by, ends: send_by.max(now.saturating_add(left / 4)) }
     }

@@ -293,7 +293,6 @@ impl ConnectionPool {
                 let failure = Arc::new(failure);
                 let dial = dials.entry(address.clone()).or_default();
                 dial.record_failure(now, failure.clone());
-                dial.proven_flag = None;
                 Err(failure)
             }
         }
@@ -314,6 +313,7 @@ impl DialState {
         self.retry_at = now.saturating_add(DIAL_BACKOFF.delay(self.failure_count));
         self.failure_count += 1;
         self.last_error = Some(failure);
+        self.proven_flag = None;
     }
 
     /// A connection that has answered resets the count of failures.

@@ -62,7 +62,7 @@ struct LimitState {
     /// The replies since the limit changed, without late ones.
     replies: usize,
     reduced_at: Option<LocalInstant>,
-    generation_began: Option<LocalInstant>,
+    generation_began: LocalInstant,
 }
 
 impl CallLimit {
@@ -77,7 +77,7 @@ impl CallLimit {
             excess: 0,
             replies: 0,
             reduced_at: None,
-            generation_began: None,
+            generation_began: LocalInstant::default(),
         };
         CallLimit {
             permits: Semaphore::new(max),
@@ -117,13 +117,14 @@ impl CallLimit {
         }
     }
 
-    pub(super) fn shortest_round_trip(&self) -> Duration {
+    fn shortest_round_trip(&self) -> Duration {
         Duration::from_nanos(self.shortest_round_trip.load(Ordering::Relaxed))
     }
 
-    /// How much time a call needs for its reply if the server has no queue.
-    pub(super) fn min_reply_time(&self) -> Duration {
-        self.shortest_round_trip() * MIN_ROUND_TRIPS
+    /// How much of the time that it has left a call that waits here keeps for its reply.
+    pub(super) fn min_reply_time(&self, left: Duration) -> Duration {
+        let round_trip = self.shortest_round_trip();
+        (left / 4 * 3).clamp(round_trip, round_trip * MIN_ROUND_TRIPS)
     }
 
     /// The reply to a call arrived, and was not late.
@@ -164,7 +165,8 @@ impl CallLimit {
     /// Returns true if a call that was sent at `sent`, and had no reply until `now`, has been in a
     /// queue of the server.
     fn was_queued(&self, sent: LocalInstant, now: LocalInstant) -> bool {
-        let queued = self.min_reply_time().max(MIN_QUEUED).min(self.max_round_trip);
+        let queued =
+            (self.shortest_round_trip() * MIN_ROUND_TRIPS).max(MIN_QUEUED).min(self.max_round_trip);
         now.saturating_duration_since(sent) >= queued
     }
 
@@ -191,21 +193,19 @@ impl CallLimit {
         state.reduced_at = Some(now);
         self.is_reduced.store(limit < self.max, Ordering::Relaxed);
     }
-}
 
-impl CallLimit {
     /// Forgets round trips of before the last generation: the path to the server may have become
-    /// longer.
+    /// longer. The first generation begins when the limit falls below `max`.
     fn age_round_trip(&self, state: &mut LimitState, now: LocalInstant) {
-        let began = *state.generation_began.get_or_insert(now);
-        if now.saturating_duration_since(began) < GENERATION {
+        let is_first = state.limit == self.max;
+        if !is_first && now.saturating_duration_since(state.generation_began) < GENERATION {
             return;
         }
         let shortest = self.shortest_of_generation.swap(u64::MAX, Ordering::Relaxed);
-        if shortest < u64::MAX {
+        if !is_first && shortest < u64::MAX {
             self.shortest_round_trip.store(shortest, Ordering::Relaxed);
         }
-        state.generation_began = Some(now);
+        state.generation_began = now;
     }
 }
 

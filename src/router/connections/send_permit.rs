@@ -46,7 +46,7 @@ pub(crate) enum PermitError {
 pub(crate) struct PermitWait {
     /// What gets a permit later has no time for its reply, and is not sent.
     pub(crate) send_by: LocalInstant,
-    /// When the wait without a permit ends, after `send_by`.
+    /// When the wait without a permit ends, not before `send_by`.
     pub(crate) ends: LocalInstant,
 }
 

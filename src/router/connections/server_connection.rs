@@ -250,14 +250,9 @@ impl ServerConnection {
         self.proven.clone()
     }
 
-    /// How much time a call needs for its reply if the server has no queue: two of the shortest
-    /// round trips.
-    pub(crate) fn min_reply_time(&self) -> Duration {
-        self.call_limit.0.min_reply_time()
-    }
-
-    pub(crate) fn shortest_round_trip(&self) -> Duration {
-        self.call_limit.0.shortest_round_trip()
+    /// How much of the time that it has left a call without a permit keeps for its reply.
+    pub(crate) fn min_reply_time(&self, left: Duration) -> Duration {
+        self.call_limit.0.min_reply_time(left)
     }
 
     /// How long the connection may be quiet while something is under way on it.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::{BoxFuture, join_all};
+use tokio::task::JoinHandle;
 
 use super::*;
 use crate::Client;
@@ -130,8 +131,10 @@ async fn distant(round_trip: u64) -> Arc<Bench> {
     Arc::new(Bench::of(fakes, &["a"]).await)
 }
 
-/// The same, for a client that keeps one call in flight.
-async fn distant_for_one_call(round_trip: u64) -> Arc<Bench> {
+/// A server at that distance, whose client keeps one call in flight, and has sent it.
+async fn distant_with_a_call(
+    round_trip: u64,
+) -> (Arc<Bench>, JoinHandle<Result<CallReply, CallError>>) {
     let fakes = FakeCluster::new(&[ALL]);
     fakes.set_round_trip("a", Duration::from_millis(round_trip));
     let mut settings =
@@ -139,7 +142,13 @@ async fn distant_for_one_call(round_trip: u64) -> Arc<Bench> {
     in_flight(1)(&mut settings);
     let clock: Arc<dyn Clock> = TestClock::start();
     let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
-    Arc::new(Bench { fakes, clock, router })
+    let bench = Arc::new(Bench { fakes, clock, router });
+    let first = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.call_for("first", 2_000).await }
+    });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    (bench, first)
 }
 
 /// After the stall, calls that wait in the client are not sent with less time left than the server
@@ -188,12 +197,7 @@ async fn callers_with_less_time_than_a_round_trip_do_not_lower_the_limit_of_the_
 /// Whoever repeats such a call at once must not keep the runtime from the replies.
 #[tokio::test(start_paused = true)]
 async fn call_with_less_time_than_a_round_trip_waits_before_it_is_overloaded() {
-    let bench = distant_for_one_call(450).await;
-    let first = tokio::spawn({
-        let bench = bench.clone();
-        async move { bench.call_for("first", 2_000).await }
-    });
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    let (bench, first) = distant_with_a_call(450).await;
     let began = bench.clock.now();
     let refused = bench.call_for("k", 800).await.unwrap_err();
     assert!(matches!(refused.kind, CallErrorKind::Overloaded), "{refused}");
@@ -205,11 +209,7 @@ async fn call_with_less_time_than_a_round_trip_waits_before_it_is_overloaded() {
 /// A permit comes when less than a round trip is left: the call would end in doubt.
 #[tokio::test(start_paused = true)]
 async fn queued_call_without_time_for_a_round_trip_is_not_sent() {
-    let bench = distant_for_one_call(400).await;
-    let first = tokio::spawn({
-        let bench = bench.clone();
-        async move { bench.call_for("first", 2_000).await }
-    });
+    let (bench, first) = distant_with_a_call(400).await;
     tokio::time::sleep(Duration::from_millis(285)).await;
     let began = bench.clock.now();
     let error = bench.call_for("k", 500).await.unwrap_err();

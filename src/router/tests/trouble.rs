@@ -271,18 +271,23 @@ async fn call_without_a_reply_names_no_failed_dial() {
     }
 }
 
+/// The error of a call of a request that is given up after this time.
+async fn given_up(bench: &Bench, key: &str, after: Duration) -> CallError {
+    let (gate, call) = (SendGate::default(), call(key));
+    let calling = bench.router.call_gated(&call, Confirmation::default(), bench.within(5), &gate);
+    let giving_up = async {
+        tokio::time::sleep(after).await;
+        assert!(gate.close());
+    };
+    tokio::join!(calling, giving_up).0.unwrap_err()
+}
+
 #[tokio::test(start_paused = true)]
 async fn call_given_up_while_its_slot_has_no_master_ends() {
     let bench = Bench::new(&HALVES[..1]).await;
-    let key = if bench.call_within("k", 1).await.is_ok() { "x" } else { "k" };
-    let (gate, call, begin) = (SendGate::default(), call(key), bench.clock.now());
-    let calling = bench.router.call_gated(&call, Confirmation::default(), bench.within(5), &gate);
-    let giving_up = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(gate.close());
-    };
-    let (ended, ()) = tokio::join!(calling, giving_up);
-    assert!(matches!(ended.unwrap_err().kind, CallErrorKind::Closed));
+    let begin = bench.clock.now();
+    let error = given_up(&bench, "x", Duration::from_secs(1)).await;
+    assert!(matches!(error.kind, CallErrorKind::Closed), "{error}");
     assert!(bench.since(begin) < Duration::from_secs(2));
 }
 
@@ -291,14 +296,9 @@ async fn call_of_a_request_that_was_given_up_makes_no_other_attempt() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.set_dial_behavior("a", DialBehavior::AcceptDelayed(Duration::from_millis(200)));
     bench.fakes.break_connections("a");
-    let (gate, call, begin) = (SendGate::default(), call("k"), bench.clock.now());
-    let calling = bench.router.call_gated(&call, Confirmation::default(), bench.within(2), &gate);
-    let giving_up = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(gate.close());
-    };
-    let (ended, ()) = tokio::join!(calling, giving_up);
-    assert!(matches!(ended.unwrap_err().kind, CallErrorKind::Closed));
+    let begin = bench.clock.now();
+    let error = given_up(&bench, "k", Duration::from_millis(50)).await;
+    assert!(matches!(error.kind, CallErrorKind::Closed), "{error}");
     let took = bench.since(begin);
     assert!(took < Duration::from_millis(500), "{took:?}");
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);

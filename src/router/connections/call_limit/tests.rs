@@ -85,6 +85,19 @@ fn shortest_round_trip_ages_while_the_limit_is_low() {
     assert_eq!(limit.limit(), MIN_CALLS + 1, "80 ms show no queue now");
 }
 
+/// The round trips of an earlier overload are longer than those since.
+#[test]
+fn shortest_round_trip_does_not_age_when_the_limit_falls_again() {
+    let limit = new_limit(20);
+    limit.take(20);
+    limit.on_late_reply(at(0), at(80));
+    limit.observe_round_trip(Duration::from_millis(80));
+    limit.receive(16 + 17 + 18 + 19);
+    assert_eq!(limit.limit(), 20);
+    limit.on_late_reply(at(60_000), at(60_080));
+    assert_eq!(limit.shortest_round_trip(), Duration::from_millis(10));
+}
+
 #[test]
 fn limit_below_the_lowest_stays() {
     let limit = new_limit(2);
@@ -142,7 +155,8 @@ fn shortest_round_trip_counts_within_bounds() {
     let limit = new_limit(64);
     limit.observe_round_trip(Duration::from_millis(3));
     limit.observe_round_trip(Duration::from_millis(7));
-    assert_eq!(limit.min_reply_time(), Duration::from_millis(6));
+    let kept = |left| limit.min_reply_time(Duration::from_millis(left)).as_millis();
+    assert_eq!([100, 8, 6, 4, 2].map(kept), [6, 6, 4, 3, 3], "one or two round trips");
     assert!(!limit.was_queued(at(0), at(5)) && limit.was_queued(at(0), at(6)));
     limit.observe_round_trip(Duration::from_micros(50));
     assert!(!limit.was_queued(at(0), at(4)) && limit.was_queued(at(0), at(5)), "noise");
