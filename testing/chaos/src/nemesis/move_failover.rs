@@ -102,8 +102,16 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     if new.to != to {
         scene.order(Change::TakesSlot(new.to));
     }
+    // A target of Valkey that comes back after the move and still imports the slot takes it, with a
+    // greater epoch and without data, and its promoted replica follows it. So it comes back before,
+    // and as a replica in step it hears of the end of the move.
+    if side == Side::Target {
+        takeover.clean_up(scene).await?;
+    }
     let keys = finish(&scene.cluster, new).await?;
-    takeover.clean_up(scene).await?;
+    if side == Side::Source {
+        takeover.clean_up(scene).await?;
+    }
     scene.cluster.wait_for_agreement().await?;
     let master = scene.cluster.master_of(step.slot).await?;
     ensure(master == new.to, || format!("slot {} is at {master}, not at {}", step.slot, new.to))?;

@@ -85,8 +85,8 @@ impl Takeover {
         Ok(())
     }
 
-    /// Starts a killed master again, as a replica of the new one. By itself it may stay a master
-    /// without slots, or follow the node that has got its last slot.
+    /// Starts a killed master again, as a replica of the new one, and waits until it is in step. By
+    /// itself it may stay a master without slots, or follow the node that has got its last slot.
     pub async fn clean_up(self, scene: &Scene) -> Result {
         if self.cause == Cause::Order {
             return Ok(());
@@ -99,7 +99,11 @@ impl Takeover {
             let view = testkit::ClusterNodes::of(cluster.node(self.old)).await?;
             let own = view.0.get(cluster.id(self.old));
             match own {
-                Some(own) if own.master.as_deref() == Some(cluster.id(self.new)) => return Ok(()),
+                Some(own) if own.master.as_deref() == Some(cluster.id(self.new)) => {
+                    if cluster.replicas_in_step(self.new).await? > 0 {
+                        return Ok(());
+                    }
+                }
                 // It does not know yet that its slots have another master.
                 Some(own) if own.is_master() && !own.slots.is_empty() => {}
                 _ => {
