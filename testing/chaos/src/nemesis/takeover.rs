@@ -100,7 +100,10 @@ impl Takeover {
             let own = view.0.get(cluster.id(self.old));
             match own {
                 Some(own) if own.master.as_deref() == Some(cluster.id(self.new)) => {
-                    if cluster.replicas_in_step(self.new).await? > 0 {
+                    let link = cluster.node(self.old).info("replication").await?;
+                    let is_up = link.get("master_link_status").is_some_and(|link| link == "up");
+                    // A master can count a replica that still loads what it was sent.
+                    if is_up && cluster.replicas_in_step(self.new).await? > 0 {
                         return Ok(());
                     }
                 }
