@@ -48,11 +48,20 @@ impl ConnectionError {
     /// Hides the password, in case a server or a proxy repeats it.
     pub(crate) fn without_password(self, password: &str) -> ConnectionError {
         self.map_texts(|text| match !password.is_empty() && text.contains(password) {
-            false => None,
+            false => without_cut_password(text, password),
             true if password.len() < MIN_HIDDEN => Some("the server repeated the password".into()),
             true => Some(text.replace(password, "***")),
         })
     }
+}
+
+/// Hides the beginning of the password where a long text was cut within it.
+fn without_cut_password(text: &str, password: &str) -> Option<String> {
+    let kept = text.strip_suffix('…')?;
+    let lengths = (MIN_HIDDEN..password.len()).rev();
+    let mut heads = lengths.filter_map(|length| password.get(..length));
+    let shown = heads.find_map(|head| kept.strip_suffix(head))?;
+    Some(format!("{shown}***"))
 }
 
 #[cfg(test)]

@@ -333,7 +333,8 @@ impl PubSubConnection for RedisPubSub {
                 .await;
             let replies = outcome
                 .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })?;
-            let refused = replies.into_iter().map(from_value).find_map(|reply| match reply {
+            // The last one: a refused `ASKING` is no answer to the subscription.
+            let refused = replies.into_iter().rev().map(from_value).find_map(|reply| match reply {
                 RespValue::Error(error) => Some(error),
                 _ => None,
             });

@@ -91,13 +91,16 @@ impl Resolver {
         result
     }
 
-    /// The addresses of a host, in no particular order; none if it cannot be resolved.
+    /// The addresses of a host, in the order of the resolver; none if it cannot be resolved.
     pub(super) async fn places(&self, address: &Address) -> Vec<Arc<str>> {
         let found = self.addresses(address).await;
-        let mut places: Vec<Arc<str>> =
-            found.into_iter().flatten().map(|place| place.ip().to_string().into()).collect();
-        places.sort();
-        places.dedup();
+        let mut places: Vec<Arc<str>> = Vec::new();
+        for place in found.into_iter().flatten() {
+            let place: Arc<str> = place.ip().to_string().into();
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
         places
     }
 }

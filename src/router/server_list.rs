@@ -22,6 +22,11 @@ impl Failures {
         self.0.push((server, failure));
     }
 
+    /// Returns true if no later attempt at any of the servers can succeed.
+    pub(crate) fn are_permanent(&self) -> bool {
+        self.0.iter().all(|(_, failure)| failure.is_permanent)
+    }
+
     /// Returns the servers that failed, and the failure to report: a permanent failure, because it
     /// says what must be changed, else `otherwise`, else the failure of the first server in
     /// `order`. So the result does not depend on which server failed first.

@@ -66,6 +66,27 @@ async fn subscription_sends_notice_of_join_message_refusal_and_slot_move() -> Re
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn subscribe_after_a_refused_asking_reports_the_refusal_of_the_channel() -> Result {
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
+    if !cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let slot = cluster.slot_of("{tag}").await?;
+    let node = cluster.node(1 - cluster.master_of(slot).await?);
+    for (name, backend) in backends() {
+        node.run_words::<()>("ACL SETUSER default +asking").await?;
+        let (there, mut answers) = backend.subscribe(&address(node.port()), None).await.unwrap();
+        node.run_words::<()>("ACL SETUSER default -asking").await?;
+        there.subscribe(b"{tag}one", true).await.unwrap();
+        match timeout(LONG, answers.recv()).await? {
+            Some(PubSubEvent::Rejected { error, .. }) => assert_eq!(error.code, "MOVED", "{name}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    Ok(())
+}
+
 /// The server answers with MOVED: it has ended that subscription itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn sunsubscribe_answered_by_moved_refuses_no_other_channel() -> Result {

@@ -57,3 +57,18 @@ fn handshake_error_without_password_masks_it_everywhere() {
     assert_eq!(failure.chain().to_string(), "connection failed: *** is wrong");
     assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
 }
+
+#[test]
+fn handshake_error_without_password_masks_one_that_a_long_text_cuts() {
+    let password = "0123456789".repeat(60);
+    for start in ["ERR bad token ", "ERR "] {
+        let server_error = ServerError::parse(&format!("{start}{password}"));
+        let failure = hello_refused(&server_error, false).without_password(&password);
+        let told = format!("{} {failure:?}", failure.chain());
+        assert!(!told.contains("0123456789"), "{told}");
+        assert!(told.contains("***"), "{told}");
+    }
+    let other = ServerError::parse(&format!("ERR {}", "x".repeat(600)));
+    let kept = hello_refused(&other, false).without_password(&password);
+    assert!(kept.chain().to_string().ends_with('…'), "{kept:?}");
+}

@@ -61,3 +61,11 @@ async fn resolver_addresses_after_a_lookup_that_panicked_begin_a_new_one() {
     assert!(timeout(LONG, resolver.addresses(&address(1))).await.unwrap().is_err());
     assert!(timeout(LONG, resolver.addresses(&address(1))).await.unwrap().is_ok());
 }
+
+#[tokio::test]
+async fn resolver_places_keep_the_order_of_the_resolver_each_once() {
+    let found = [2, 1, 2].map(|last| SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 0));
+    let resolver = Resolver::new(move |_| Ok(found.to_vec()));
+    let places = timeout(LONG, resolver.places(&address(1))).await.unwrap();
+    assert_eq!(places, ["127.0.0.2", "127.0.0.1"].map(Arc::from));
+}

@@ -4,6 +4,7 @@ mod outcome;
 
 #[cfg(feature = "cluster-async")]
 pub(crate) use outcome::MAX_PROTOCOL_ERRORS;
+use futures::future::{BoxFuture, Shared};
 use rwlease_core::protocol::{
     Call, CallError, CallErrorKind, CallReply, Confirmation, ConfirmationResult, Doubt,
 };
@@ -55,6 +56,16 @@ pub(crate) struct InFlightCall<'a> {
     in_doubt: Doubt,
     last_error: Option<ServerError>,
     last_failure: Option<ConnectionError>,
+    /// The last attempt failed because its server takes no connection of this client.
+    refusal: Option<Refusal>,
+}
+
+/// A failure to connect that no retry at the same server can fix, and a refresh of the map since
+/// the first such failure: the map may be old, and the server another one or none of the cluster.
+#[derive(Debug)]
+struct Refusal {
+    failure: ConnectionError,
+    refresh: Shared<BoxFuture<'static, ()>>,
 }
 
 /// Where the call goes next, and how.
@@ -174,6 +185,7 @@ impl<'a> InFlightCall<'a> {
             in_doubt: Doubt::None,
             last_error: None,
             last_failure: None,
+            refusal: None,
         }
     }
 
@@ -225,6 +237,9 @@ impl<'a> InFlightCall<'a> {
         let known = self.target.address.clone();
         let address = known.or_else(|| self.router.topology.master_of(self.call.slot));
         if self.router.clock.now() >= self.deadline {
+            if let Some(Refusal { failure, .. }) = self.refusal.take() {
+                return Err(self.unconnected(failure));
+            }
             let reason = match address {
                 None => CallErrorKind::SlotUnassigned(self.call.slot),
                 Some(_) if self.is_redirected() => {

@@ -128,8 +128,11 @@ impl SentinelGroup {
         let begins = lock(&self.state).view.master().is_none();
         let (reports, failures) = self.reports(begins).await;
         if reports.iter().all(|report| report.malformed.is_some()) {
+            // Once a master is known, the sentinels that are silent now may name it later.
+            let is_final = begins || failures.are_permanent();
             let (tried, failure) = failures.settle(&self.settings.nodes, None);
-            return Err(SentinelError::NoReply(tried, failure));
+            let is_permanent = is_final && failure.is_permanent;
+            return Err(SentinelError::NoReply(tried, ConnectionError { is_permanent, ..failure }));
         }
         match contradiction(&reports).filter(|_| begins) {
             Some(why) => Err(SentinelError::Invalid(why)),

@@ -12,6 +12,10 @@ pub(super) struct WantedChannel {
     pub(super) channel: Bytes,
     /// The master of the slot, and while it migrates the target too.
     pub(super) targets: Vec<ChannelTarget>,
+    /// The servers that have named another one since the channel was joined last.
+    pub(super) redirect_count: u32,
+    /// Nothing is joined before then.
+    pub(super) retry_at: LocalInstant,
 }
 
 /// A server where a channel should be joined.
@@ -47,6 +51,13 @@ pub(super) struct LinkState {
     pub(super) server_name: Option<Box<str>>,
     pub(super) failures: u32,
     pub(super) retry_at: LocalInstant,
+}
+
+impl WantedChannel {
+    pub(super) fn new(channel: Bytes) -> WantedChannel {
+        let retry_at = LocalInstant::default();
+        WantedChannel { channel, targets: Vec::new(), redirect_count: 0, retry_at }
+    }
 }
 
 impl ChannelTarget {

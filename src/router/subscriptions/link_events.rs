@@ -20,6 +20,10 @@ use crate::router::telemetry;
 /// may have been upgraded.
 const UNSUPPORTED_RETRY: Duration = Duration::from_secs(60);
 
+/// After this number of redirects in a row, two servers redirect to each other, and the joins
+/// pause.
+const FREE_REDIRECTS: u32 = 3;
+
 impl SubscriptionManager {
     pub(super) fn on_link_event(&mut self, LinkEvent { address, id, kind: what }: LinkEvent) {
         let Some(link) = self.links.get_mut(&address).filter(|link| link.id == id) else {
@@ -47,6 +51,9 @@ impl SubscriptionManager {
             Some((slot, place)) => {
                 if !matches!(place.state, TargetState::Subscribed(_)) {
                     place.state = TargetState::Subscribed(now);
+                    if let Some(wanted) = self.channels.get_mut(&slot) {
+                        wanted.redirect_count = 0;
+                    }
                     telemetry::record_subscribed(address, slot);
                     self.publish_subscribed(slot);
                     self.send_event(SubscriptionEvent::PollRequired { slot });
@@ -95,8 +102,7 @@ impl SubscriptionManager {
             moved_target(error, address, self.topology.translation()).filter(|(of, _)| *of == slot)
         {
             self.back_off(slot, address, None);
-            self.topology.on_moved(slot, &master);
-            self.reconcile(slot);
+            self.on_redirect(slot, &master);
         } else if is_unsupported(error) {
             let until = self.clock.now().saturating_add(UNSUPPORTED_RETRY);
             if let Some(link) = self.links.get_mut(address) {
@@ -111,6 +117,23 @@ impl SubscriptionManager {
             self.publish_subscribed(slot);
             self.send_event(SubscriptionEvent::PollRequired { slot });
         }
+    }
+
+    /// Joins where a server sends it. Each of two servers that redirect to each other teaches the
+    /// opposite, so the map is not changed then.
+    fn on_redirect(&mut self, slot: Slot, master: &Address) {
+        let Some(wanted) = self.channels.get_mut(&slot) else {
+            return;
+        };
+        wanted.redirect_count = wanted.redirect_count.saturating_add(1);
+        match wanted.redirect_count.checked_sub(FREE_REDIRECTS) {
+            None => self.topology.on_moved(slot, master),
+            Some(beyond) => {
+                wanted.retry_at = self.clock.now().saturating_add(DIAL_BACKOFF.delay(beyond));
+                drop(self.topology.refresh(RefreshSource::Several));
+            }
+        }
+        self.reconcile(slot);
     }
 
     /// Delays the next join at a place after a failure: by `rest`, or by a pause that grows. A

@@ -88,7 +88,7 @@ impl SubscriptionManager {
                     return;
                 }
                 self.unsubscribe_everywhere(slot);
-                self.channels.insert(slot, WantedChannel { channel, targets: Vec::new() });
+                self.channels.insert(slot, WantedChannel::new(channel));
                 self.reconcile(slot);
             }
             ManagerCommand::Unsubscribe { slot } => self.unsubscribe_everywhere(slot),
@@ -100,7 +100,7 @@ impl SubscriptionManager {
 
     /// Leaves a slot's channel wherever it is joined.
     pub(super) fn unsubscribe_everywhere(&mut self, slot: Slot) {
-        let Some(WantedChannel { channel, targets: places }) = self.channels.remove(&slot) else {
+        let Some(WantedChannel { channel, targets: places, .. }) = self.channels.remove(&slot) else {
             return;
         };
         for place in places {
@@ -190,7 +190,10 @@ impl SubscriptionManager {
                 TargetState::Subscribing | TargetState::Subscribed(_) => false,
             };
             if due {
-                place.state = self.subscribe(place, &wanted.channel, now);
+                place.state = match wanted.retry_at > now {
+                    true => TargetState::BackingOff(wanted.retry_at),
+                    false => self.subscribe(place, &wanted.channel, now),
+                };
                 if let TargetState::BackingOff(until) = place.state {
                     self.due.push(Reverse((until, slot)));
                 }

@@ -49,6 +49,16 @@ async fn a_stranger_at_a_known_address_is_sent_nothing_and_takes_over_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn call_refused_by_a_former_master_for_good_goes_to_the_new_one() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.break_connections("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::WrongPassword);
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    assert_eq!(bench.call("k").await.unwrap().server, address("b"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_was_opened_before_the_map_was_known_is_judged_by_it() {
     let fakes = FakeCluster::new(&HALVES);
     // It is at the address of a node of the cluster, is queried first, and knows no slots.

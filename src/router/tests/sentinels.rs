@@ -549,3 +549,23 @@ async fn a_sentinel_with_a_malformed_master_tells_of_the_others_all_the_same() {
     let reason = std::error::Error::source(&error).unwrap().to_string();
     assert!(reason.contains("malformed master address"), "{reason}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn call_waits_for_silent_sentinels_beside_one_that_refuses_the_user() {
+    let bench = watched().await;
+    bench.call("k").await.unwrap();
+    bench.fakes.set_dial_behavior("s1", DialBehavior::WrongPassword);
+    bench.fakes.break_connections("s1");
+    for silent in ["s2", "s3"] {
+        bench.fakes.stop(silent, true);
+    }
+    bench.fakes.break_connections("a");
+    let resume = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        for silent in ["s2", "s3"] {
+            bench.fakes.stop(silent, false);
+        }
+    };
+    let (reply, ()) = tokio::join!(bench.call_within("k", 10), resume);
+    assert_eq!(reply.unwrap().server, address("a"));
+}

@@ -118,6 +118,23 @@ async fn ssubscribe_refused_by_moved_is_sent_to_the_new_master() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ssubscribe_at_two_masters_that_name_each_other_pauses_and_goes_on() {
+    for (refusals, is_joined) in [(500, false), (5, true)] {
+        let (bench, _events) = joined().await;
+        for (host, other) in [("a", "b"), ("b", "a")] {
+            let moved: &'static str = format!("MOVED {} {other}:1", slot()).leak();
+            let refusals = std::iter::repeat_n(SubscribeReply::Refuse(moved), refusals);
+            bench.fakes.on_subscribe(host, refusals);
+        }
+        bench.fakes.notify("a", PubSubEvent::Unsubscribed { channel: channel() });
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let joins = joins(&bench, "a") + joins(&bench, "b");
+        assert!((6..60).contains(&joins), "{joins} joins in 10 s");
+        assert_eq!(at(&bench).is_some(), is_joined);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_broken_connection_it_is_joined_again() {
     let (bench, mut events) = joined().await;
     bench.fakes.refuse("a");
