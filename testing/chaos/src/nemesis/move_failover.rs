@@ -50,11 +50,11 @@ const ELECTION: Duration = Duration::from_millis(250);
 pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Result {
     let side = side.unwrap_or_else(|| Side::random(scene));
     let mut stage = STAGES[scene.faults.len() % STAGES.len()];
+    let is_redis = scene.cluster.version().name == "Redis";
     // The target raises its epoch when it is told that it has the slot. Redis 7.0.15 can then keep
     // both masters: the others do not see that its replica was elected. A killed one comes back
     // with the greater epoch and without data, and its promoted replica follows it.
     if side == Side::Target {
-        let is_redis = scene.cluster.version().name == "Redis";
         stage = match (stage, cause) {
             (Stage::Assigning, Cause::Order) if is_redis => Stage::Assigned,
             (Stage::Assigning | Stage::Assigned, Cause::Kill) => Stage::AllMoved,
@@ -104,12 +104,13 @@ pub async fn strike(scene: &mut Scene, side: Option<Side>, cause: Cause) -> Resu
     }
     // A target of Valkey that comes back after the move and still imports the slot takes it, with a
     // greater epoch and without data, and its promoted replica follows it. So it comes back before,
-    // and as a replica in step it hears of the end of the move.
-    if side == Side::Target {
+    // and as a replica in step it hears of the end of the move. One of Redis hears of it later.
+    let is_back_first = side == Side::Target && !is_redis;
+    if is_back_first {
         takeover.clean_up(scene).await?;
     }
     let keys = finish(&scene.cluster, new).await?;
-    if side == Side::Source {
+    if !is_back_first {
         takeover.clean_up(scene).await?;
     }
     scene.cluster.wait_for_agreement().await?;
