@@ -231,8 +231,8 @@ macro_rules! into_transfer {
         ///
         /// One round trip. If this read has given up an upgrade and the server has not yet
         /// confirmed that, that comes first. If an attempt to acquire the lock had no answer,
-        /// this waits until the server refuses the attempt: two seconds after the attempt, at
-        /// most three. A server whose clock was set back since may carry it out later, when its
+        /// this waits until the server refuses the attempt: two to three seconds after the
+        /// attempt, with `min_replicas` or `fsync` up to five and a half. A server whose clock was set back since may carry it out later, when its
         /// turn comes. No client uses the lease that it gets, and the lease expires.
         ///
         /// # Errors
@@ -302,7 +302,8 @@ macro_rules! let_expire {
         /// One round trip. If this read has abandoned an upgrade and the server has not
         /// confirmed that yet, it takes one or two more, so that the lease stays a read. If an
         /// attempt to acquire or to upgrade had no answer, it also takes the time until the
-        /// server would refuse that attempt (two seconds, at most three).
+        /// server would refuse that attempt (two to three seconds, with `min_replicas` or `fsync`
+        /// up to five and a half).
         ///
         /// ```
         /// # #[cfg(feature = "embedded")]

@@ -230,11 +230,8 @@ impl Lease {
         let lease = self.clone();
         self.client.spawn("callback of a lost lease", async move {
             lease.ended().await;
-            let now = lease.client.clock.now();
-            // The guard may have been dropped between the loss and here, or the worker may not
-            // have noticed the loss yet.
-            let is_lost = lease.acquisition.was_lost()
-                || lease.with(|holding| holding.has_lapsed(now)).unwrap_or(false);
+            // The guard may have been dropped between the loss and here.
+            let is_lost = lease.was_lost();
             // What the callback owns is the caller's code as well: it is dropped within.
             let call = move || {
                 if is_lost {
@@ -327,6 +324,14 @@ impl Lease {
 
     /// Waits until no such change is pending. Fails if the server refuses the change after the
     /// call. The worker repeats the change even then.
+    /// Whether the lease was lost, also if it was released since, and if the worker has not noticed
+    /// the loss yet.
+    pub(super) fn was_lost(&self) -> bool {
+        let now = self.client.clock.now();
+        self.acquisition.was_lost()
+            || self.with(|holding| holding.has_lapsed(now)).unwrap_or(false)
+    }
+
     async fn free_of(&self, concerns: impl Fn(ChangeKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
         let began = client.clock.now();

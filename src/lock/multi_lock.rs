@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
 use rwlease_core::acquisition::{AcquisitionEvent, LeaseOptions, RenewalPolicy, WaitPolicy};
-use rwlease_core::protocol::{LockKey, LockKind, LockMode};
+use rwlease_core::protocol::{Confirmation, LockKey, LockKind, LockMode};
 use rwlease_core::time::LocalInstant;
 
 use crate::client::acquire_task;
@@ -70,9 +70,9 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 /// While the request waits for one lock or for a server, the client renews the locks that the
 /// request already holds, even if [`renewal`](MultiLock::renewal) disables renewals. It does not
 /// report losses of these locks: the request acquires them again. Limits of renewals and of the
-/// hold count from when the guard is returned. If the request had to wait, and the client does not
-/// renew the leases after that, all leases are renewed once more before the guard is returned: one
-/// round trip.
+/// hold count from when the guard is returned. If the request had to wait for a holder, and the
+/// client does not renew the leases after that, all leases are renewed once more before the guard is
+/// returned: one round trip.
 ///
 /// # Errors
 ///
@@ -360,6 +360,15 @@ async fn take_in_turn(
                     && was_cut_short(ends, began, clock.now()) =>
             {
                 return Err(out_of_time(lock));
+            }
+            // Tries of a silent server fail, where a place in a queue waits.
+            Either::Left((Err(error), _))
+                if error.kind() == ErrorKind::Unavailable
+                    && lock.kind == LockKind::SetNxMutex
+                    && options.confirmation == Confirmation::default()
+                    && ends.is_none_or(|ends| clock.now() < ends) =>
+            {
+                None
             }
             Either::Left((Err(error), _)) => return Err(error),
             Either::Right(_) => None,

@@ -71,7 +71,9 @@ impl SetNxMutex {
     ///
     /// It tries until it succeeds, by the default [`RetryPolicy`](crate::RetryPolicy) unless
     /// [`retry_policy`](Acquire::retry_policy) sets another. It has no limit unless that or
-    /// [`timeout`](Acquire::timeout) sets one.
+    /// [`timeout`](Acquire::timeout) sets one. A try without a reply within
+    /// [`call_timeout`](crate::ClientBuilder::call_timeout) ends it as
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
     ///
     /// Acquiring a mutex that this task already holds deadlocks; use
     /// [`ReentrantOwner`](crate::ReentrantOwner).

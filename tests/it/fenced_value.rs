@@ -166,6 +166,19 @@ async fn fenced_writer_of_its_own_takes_over_once() {
 /// The server asks for the script of the `set`. So the `get` takes over first, and the `set` finds
 /// a writer that has begun.
 #[tokio::test]
+async fn fenced_writer_whose_first_write_full_memory_refused_takes_over_later() {
+    let (engine, _locks, lock, value) = embedded().await;
+    let guard = lock.write().await.unwrap();
+    let (old, new) = (value.writer(&guard).unwrap(), value.writer(&guard).unwrap());
+    old.set("1").await.unwrap();
+    engine.faults().set_out_of_memory(0, true);
+    assert_eq!(new.set("2").await.unwrap_err().kind(), ErrorKind::Rejected);
+    engine.faults().set_out_of_memory(0, false);
+    new.set("2").await.unwrap();
+    assert_eq!(old.set("3").await.unwrap_err().kind(), ErrorKind::StaleToken);
+}
+
+#[tokio::test]
 async fn fenced_clones_whose_first_calls_race_take_over_once() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("account:{42}").unwrap();

@@ -329,6 +329,18 @@ mod embedded {
         drop(request().cancel_when(sleep(50 * MS)).try_acquire().await.unwrap().expect("free"));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn multi_waits_for_the_silent_server_of_a_set_nx_mutex() {
+        let (engine, locks, [a, c]) = two_masters().await;
+        engine.faults().pause(1);
+        let faults = engine.faults();
+        tokio::spawn(async move {
+            sleep(25 * SECOND).await;
+            faults.resume(1);
+        });
+        drop(locks.multi_lock().write(&a).set_nx_mutex(&c).await.unwrap());
+    }
+
     /// A client that counts its lost leases.
     async fn counting_client(engine: &EmbeddedCluster) -> (Client, Arc<AtomicUsize>) {
         let losses = Arc::new(AtomicUsize::new(0));

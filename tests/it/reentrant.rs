@@ -56,6 +56,15 @@ async fn reentrant_acquire_of_a_held_lock_makes_no_call() {
     eventually("all is free", || async { bench.record("again").await.is_free() }).await;
 }
 
+#[tokio::test]
+async fn reentrant_write_and_read_released_at_once_are_both_released() {
+    let (_bench, owner, lock) = rwlock("both").await;
+    let (writing, reading) = (owner.write(&lock).await.unwrap(), owner.read(&lock).await.unwrap());
+    let (written, read) = tokio::join!(writing.release(), reading.release());
+    assert_eq!(written.unwrap(), ReleaseOutcome::Released);
+    assert_eq!(read.unwrap(), ReleaseOutcome::Released);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reentrant_releases_in_any_order_leave_the_right_mode() {
     let (bench, reentrant, lock) = rwlock("order").await;

@@ -96,6 +96,17 @@ async fn grant_after_shutdown_is_released() {
     assert!(others.try_write().await.unwrap().is_some(), "nothing is left");
 }
 
+#[tokio::test(start_paused = true)]
+async fn shutdown_after_a_request_that_each_attempt_was_refused_returns_no_lock() {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let lock = locks.rwlock("refused").unwrap();
+    engine.faults().set_cluster_down(0, true);
+    let error = lock.write().timeout(SECOND).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(locks.shutdown(5 * SECOND).await, Vec::<String>::new());
+}
+
 /// In real time, because a loop without a pause would stop simulated time.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_at_a_server_with_full_memory_polls_with_pauses() {

@@ -405,9 +405,11 @@ impl AcquireState {
             CallErrorKind::TimedOut(None) if self.timed_out_before_reply(ctx.now) => {
                 AcquireTransition::EndedInDoubt(self.timed_out())
             }
-            // No server has received it, so there is nothing to release.
+            // No server has received it, or each one refused it before the script ran: there is
+            // nothing to release.
             CallErrorKind::Overloaded
-            | CallErrorKind::TimedOut(None)
+            | CallErrorKind::TimedOut(_)
+            | CallErrorKind::TooManyRedirects(_)
             | CallErrorKind::SlotUnassigned(_)
                 if !self.has_reply =>
             {

@@ -44,8 +44,9 @@ impl CacheConfig {
     /// Sets how long a try waits for a lock that other clients only have cached, up to 10 s.
     /// Default: 50 ms.
     ///
-    /// It applies to all tries of the client, also to tries of uncached locks. With 0, tries do not
-    /// wait for such locks.
+    /// It applies to `try_read` and `try_write` of the client, also to those of uncached locks.
+    /// `try_upgrade`, tries of a [`RetryPolicy`](crate::RetryPolicy) and those of a
+    /// [`Redlock`](crate::Redlock) do not wait. With 0, none waits.
     pub fn try_wait(mut self, time: Duration) -> Self {
         self.try_wait = time;
         self

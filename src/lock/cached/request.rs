@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use rwlease_core::time::LocalInstant;
 use tokio::task::coop;
 
+use crate::client::acquire_task;
 use crate::client::cache::{
     CachedGrant, CachedLock, LeaseShare, LocalAcquire, LocalWait, LocalWaitOutcome, telemetry,
 };
@@ -113,6 +114,7 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
             return Poll::Ready(Ok(CachedGrant::Shared(share)));
         }
         if let Poll::Ready(error) = self.cancel.poll(context) {
+            acquire_task::cancel(|| self.stage = Stage::Over);
             return Poll::Ready(Err(error));
         }
         if let Stage::Local(place, limit) = &mut self.stage {

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rwlease_core::protocol::{FencedReply, ScriptResult};
+use rwlease_core::protocol::{
+    CallErrorKind, FencedReply, ScriptResult, is_rejected_before_write,
+};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// A writer takes over before its own first write, and never after it. So each writer is the last
@@ -54,7 +56,13 @@ impl CallInFlight<'_> {
                 has_run || !reply.in_doubt.is_none()
             }
             // An error of the script itself can come after its first write.
-            Err(failure) => !failure.in_doubt.is_none() || !failure.is_transient(),
+            Err(failure) => {
+                let has_run = match &failure.kind {
+                    CallErrorKind::Rejected(error) => !is_rejected_before_write(error),
+                    _ => !failure.is_transient(),
+                };
+                has_run || !failure.in_doubt.is_none()
+            }
         };
     }
 }

@@ -147,9 +147,8 @@ impl Share {
             RemainingShares::None(hold) => hold.release().await,
             RemainingShares::Readers => match self.lease.downgraded().await {
                 Ok(()) => Ok(ReleaseOutcome::Released),
-                Err(error) if error.kind() == ErrorKind::LeaseLost => {
-                    Ok(ReleaseOutcome::AlreadyLost)
-                }
+                // The lease has ended meanwhile: it was lost, or another share was the last one.
+                Err(error) if error.kind() == ErrorKind::LeaseLost => Ok(self.outcome()),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Rejected | ErrorKind::WrongType) =>
                 {
@@ -157,8 +156,15 @@ impl Share {
                 }
                 Err(_) => Ok(ReleaseOutcome::Unknown),
             },
-            RemainingShares::Others if self.lease.is_held() => Ok(ReleaseOutcome::Released),
-            RemainingShares::Others | RemainingShares::Replaced => Ok(ReleaseOutcome::AlreadyLost),
+            RemainingShares::Others => Ok(self.outcome()),
+            RemainingShares::Replaced => Ok(ReleaseOutcome::AlreadyLost),
+        }
+    }
+
+    fn outcome(&self) -> ReleaseOutcome {
+        match self.lease.was_lost() {
+            true => ReleaseOutcome::AlreadyLost,
+            false => ReleaseOutcome::Released,
         }
     }
 }

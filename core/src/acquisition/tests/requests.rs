@@ -150,12 +150,15 @@ fn failed_acquire_is_released_only_after_a_server_has_queued_it() {
         bench.state
     };
     let no_right = || no_right("User locker has no permissions to run the 'evalsha' command");
-    let reasons: [(fn() -> CallErrorKind, ErrorKind); 5] = [
-        (|| CallErrorKind::Overloaded, ErrorKind::Unavailable),
-        (unconnected, ErrorKind::Rejected),
-        (no_right, ErrorKind::Rejected),
-        (|| rejected("MISCONF"), ErrorKind::Rejected),
-        (|| rejected("WRONGTYPE"), ErrorKind::Rejected),
+    let loading = || ServerError { code: "LOADING".into(), message: "no".into() };
+    let reasons: [(&dyn Fn() -> CallErrorKind, ErrorKind); 7] = [
+        (&|| CallErrorKind::Overloaded, ErrorKind::Unavailable),
+        (&unconnected, ErrorKind::Rejected),
+        (&no_right, ErrorKind::Rejected),
+        (&|| rejected("MISCONF"), ErrorKind::Rejected),
+        (&|| rejected("WRONGTYPE"), ErrorKind::Rejected),
+        (&|| CallErrorKind::TimedOut(Some(loading())), ErrorKind::Unavailable),
+        (&|| CallErrorKind::TooManyRedirects(20), ErrorKind::Unavailable),
     ];
     let no_memory = fail(false, rejected("OOM"), ErrorKind::Rejected);
     assert_eq!(no_memory, AcquisitionState::Ended, "a waiter waits until there is memory");
