@@ -126,11 +126,19 @@ impl KnownCluster {
         }
     }
 
-    /// Replaces the process that was found first by `successor`, if `first` is still that process.
-    pub(crate) fn replace_process(&mut self, first: &ServerProcess, successor: ServerProcess) {
-        if matches!(&self.kind, DeploymentKind::Standalone(Some(known)) if known == first) {
+    /// Replaces the process that was found first by `successor`. Returns false if `first` is not
+    /// that process any more.
+    pub(crate) fn replace_process(
+        &mut self,
+        first: &ServerProcess,
+        successor: ServerProcess,
+    ) -> bool {
+        let is_first =
+            matches!(&self.kind, DeploymentKind::Standalone(Some(known)) if known == first);
+        if is_first {
             self.kind = DeploymentKind::Standalone(Some(successor));
         }
+        is_first
     }
 
     /// Why this view is rejected; `None` if it is acceptable.

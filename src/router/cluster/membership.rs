@@ -1,6 +1,6 @@
 //! Admits connections that lead to the known servers, and no others.
 
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::TryFutureExt;
 use futures::future::{join_all, try_join};
@@ -8,12 +8,13 @@ use rwlease_core::resp::{Address, Command, ReplyShape, RespValue};
 
 use crate::backend::{ConnectionError, Connector};
 use crate::clock::Clock;
-use crate::locks::{read, write};
+use crate::locks::{lock, read, write};
 use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntries;
 use crate::router::cluster::known_cluster::{Admission, DeploymentKind, KnownCluster};
 use crate::router::cluster::node_view::{NodeView, query_node_view};
 use crate::router::connections::limits::{ConnectionLimits, TimeLimit};
+use crate::router::connections::master_term::MasterTerm;
 use crate::router::connections::server_connection::ServerConnection;
 use crate::router::connections::server_info::{ServerIdentity, ServerProcess, field};
 use crate::router::connections::unexpected_server::UnexpectedServer;
@@ -23,6 +24,9 @@ use crate::router::telemetry;
 /// The known servers. All parts that open connections share it.
 pub(crate) struct Membership {
     known: RwLock<KnownCluster>,
+    /// The term of the process found first, without a cluster. Every connection is bound to it, so
+    /// that none goes on when another process has replaced that one.
+    term: Mutex<Arc<MasterTerm>>,
     translation: AddressTranslator,
     limits: ConnectionLimits,
     /// The sentinels that name the master, if there are any.
@@ -38,6 +42,7 @@ impl Membership {
     ) -> Self {
         Membership {
             known: RwLock::default(),
+            term: Mutex::default(),
             translation,
             limits,
             sentinels,
@@ -97,8 +102,11 @@ impl Membership {
         let connection = Arc::new(
             ServerConnection::open(connector, clock.clone(), address, None, limits).await?,
         );
+        // Before it is judged: a replacement after that ends the term.
+        let term = lock(&self.term).clone();
         match self.admission(address, &connection) {
             Admission::Admitted => {
+                connection.bind_to_term(term);
                 self.record_address(&connection);
                 Ok(connection)
             }
@@ -164,7 +172,7 @@ impl Membership {
         if let Some(first) =
             first.filter(|first| first.name == met.name && first.resolved_addr != met.resolved_addr)
         {
-            self.known_mut().replace_process(&first, met);
+            let _ = self.known_mut().replace_process(&first, met);
         }
     }
 
@@ -225,8 +233,10 @@ impl Membership {
             }
             ProcessSearch::Unknown => Err(rejection_error(address, UnexpectedServer::OtherServer)),
             ProcessSearch::Replaced(successor) => {
-                if let Some(successor) = successor.observed_process() {
-                    self.known_mut().replace_process(&first, successor);
+                if let Some(successor) = successor.observed_process()
+                    && self.known_mut().replace_process(&first, successor)
+                {
+                    std::mem::take(&mut *lock(&self.term)).end();
                 }
                 self.admit(address, successor)
             }
@@ -239,8 +249,12 @@ impl Membership {
         address: &Address,
         connection: Arc<ServerConnection>,
     ) -> Result<Arc<ServerConnection>, ConnectionError> {
+        let term = lock(&self.term).clone();
         match self.admission(address, &connection) {
-            Admission::Admitted => Ok(connection),
+            Admission::Admitted => {
+                connection.bind_to_term(term);
+                Ok(connection)
+            }
             Admission::Rejected(why) => Err(rejection_error(address, why)),
             Admission::CheckSlotMap | Admission::FindOriginal => {
                 Err(rejection_error(address, UnexpectedServer::OtherServer))

@@ -1,8 +1,9 @@
-//! How long a server is the master. Its answers count no longer than that.
+//! How long a server is the master, or the one that a name leads to. Its answers count no longer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// From the time when a server was named as the master until another one is named.
+/// From the time when a server was named as the master until another one is named; without
+/// sentinels, from the time when a process was found until another one has replaced it.
 #[derive(Debug, Default)]
 pub(crate) struct MasterTerm {
     has_ended: AtomicBool,

@@ -64,6 +64,27 @@ async fn host_name_of_two_servers_keeps_the_first_until_it_is_gone() {
     assert_eq!(name.fakes.count("b", "EVAL"), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn plain_and_confirmed_calls_leave_a_server_together_when_its_name_has_moved() {
+    for is_confirmed_first in [false, true] {
+        let name = of_two().await;
+        let call_once = async |is_confirmed: bool| {
+            let confirmation = if is_confirmed { ONE_REPLICA } else { Confirmation::default() };
+            name.router.call_replicated(&call("k"), confirmation, name.within(3)).await
+        };
+        call_once(true).await.unwrap();
+        call_once(false).await.unwrap();
+        name.fakes.set_name("both", &["b"]);
+        name.fakes.queue_replies("a", [FakeReply::Hang]);
+        call_once(is_confirmed_first).await.unwrap();
+        name.fakes.log("a");
+        name.fakes.log("b");
+        call_once(!is_confirmed_first).await.unwrap();
+        let scripts = |host| name.fakes.count(host, "EVAL");
+        assert_eq!((scripts("a"), scripts("b")), (0, 1), "confirmed first: {is_confirmed_first}");
+    }
+}
+
 /// The former primary is fenced, and still answers over the connection that there is.
 #[tokio::test(start_paused = true)]
 async fn server_that_refuses_for_good_is_left_when_its_name_has_moved() {
