@@ -54,7 +54,10 @@
 //! # Losses and errors
 //!
 //! A guard derefs to a [`Lease`]. [`Lease::ended`] completes and [`Lease::cancellation_token`] is
-//! cancelled when the lease is lost, before the server grants the lock to another client.
+//! cancelled when the lease is lost. While the server keeps the lease, that is before the server
+//! grants the lock to another client. If the server no longer has the lease (a failover, a restart,
+//! a forced release, a deleted or evicted key), the guard learns of the loss at its next renewal at
+//! the latest, a third of the lease later. Another client may hold the lock by then.
 //! [`ClientBuilder::on_lease_lost`] reports every loss of a client. [`ReleaseOutcome`] says whether
 //! the lock was held until its release.
 //!

@@ -109,8 +109,11 @@ pub enum CliCommand {
     ///
     /// The command runs in its own process group, and `run` forwards signals to the group. If the
     /// lease cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after
-    /// the grace period. Both come before the servers can grant the lock to the next waiter. A
-    /// command that runs as another user cannot be stopped; `run` prints a warning.
+    /// the grace period. Both come before the servers can grant the lock to the next waiter, while
+    /// the servers keep the lease. If they no longer have it (a failover, a restart, a forced
+    /// release, a deleted or evicted key), `run` stops the command at its next renewal at the
+    /// latest, a third of the lease later. Another client may hold the lock by then. A command that
+    /// runs as another user cannot be stopped; `run` prints a warning.
     Run(RunArgs),
     /// Show the holders and the waiters of a lock
     Status(StatusArgs),

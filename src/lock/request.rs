@@ -242,8 +242,13 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// When the lease is lost, `work` is cancelled: its future is dropped at its current await, and
     /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). Tasks and threads that `work`
     /// started are not cancelled: give them
-    /// [`Lease::cancellation_token`](crate::Lease::cancellation_token). `Ok` means that the lock
-    /// was held until `work` ended.
+    /// [`Lease::cancellation_token`](crate::Lease::cancellation_token).
+    ///
+    /// `Ok` means that the lease was valid by this client's clock until `work` ended, and that the
+    /// release did not report a loss. It is also `Ok` if the outcome of the release is
+    /// [`Unknown`](crate::ReleaseOutcome::Unknown) or the server refused the release: then a
+    /// failover or a forced release may have ended the lease before, without a report. To know the
+    /// outcome, use a guard and its `release`.
     ///
     /// ```no_run
     /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
