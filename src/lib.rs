@@ -100,11 +100,15 @@
 //! | `tls` | TLS for both, by rustls with the system's root certificates |
 //! | `fred` | connections by the `fred` crate, by `ClientBuilder::connect_fred` |
 //! | `fred-tls` | TLS for these, by rustls |
-//! | `cluster-async` | locks over a cluster connection of the application, by `connect_shared` |
+//! | `cluster-async` | not needed for a cluster: locks over a connection that promises less |
 //! | `embedded` | servers in the process, for tests. It builds Lua with a C compiler |
 //! | `blocking` | the module `blocking`: threads without an async runtime wait for each request |
 //! | `metrics` | counters and histograms, by the `metrics` facade |
 //! | `legacy` | `TwoKeyRwLock`, the two-key lock of older fleets |
+//!
+//! `Client::connect` serves a cluster without `cluster-async`. That feature adds `connect_shared`,
+//! for locks over a cluster connection that the application has already: `docs/backends.md` says
+//! what such locks do not promise.
 //!
 //! The library emits events by `tracing` without any feature.
 //!

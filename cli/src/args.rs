@@ -57,9 +57,10 @@ const FSYNC: &str = "RWLEASE_FSYNC";
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct ServerArgs {
-    /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; several times, or
-    /// separated by commas. One node of a cluster is enough if it answers. For a server with
-    /// sentinels: `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
+    /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://` for TLS; several
+    /// times, or separated by commas. One node of a cluster is enough if it answers. For a server
+    /// with sentinels:
+    /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DATABASE]`
     #[arg(long = "redis", value_name = "URL", env = URL, global = true)]
     #[arg(num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,

@@ -317,8 +317,12 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     }
 }
 
-/// A request for a lock that does not wait for others. It returns a guard, or `None` if the lock is
-/// busy.
+/// A request for a lock that does not wait for holders. It returns a guard, or `None` if the lock
+/// is busy.
+///
+/// If other clients have the lock only [cached](crate::RwLock::cached), the request waits until
+/// they give it back, for up to [`CacheConfig::try_wait`](crate::CacheConfig::try_wait): 50 ms by
+/// default.
 ///
 /// # Cost
 ///

@@ -49,9 +49,15 @@ pub struct ClientBuilder {
 impl ClientBuilder {
     /// Adds the URLs of the servers to connect to first.
     ///
-    /// A URL is `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS. A user
-    /// needs a password. One node of the cluster is enough. All must be of one deployment. URLs of
-    /// sentinels are allowed too: see [`SentinelConfig`].
+    /// A URL is `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS.
+    /// `valkey://` and `valkeys://` mean the same. The default port is 6379. A user needs a
+    /// password. One node of the cluster is enough. All must be of one deployment, and agree in all
+    /// but the address.
+    ///
+    /// URLs of sentinels are allowed in place of these:
+    /// `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database]`, or
+    /// `rediss+sentinel://` for TLS. The default port of a sentinel is 26379. See
+    /// [`SentinelConfig`].
     #[cfg(any(feature = "native", feature = "redis"))]
     pub fn urls<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
@@ -76,9 +82,9 @@ impl ClientBuilder {
     ///
     /// An empty label turns both off. Several clients may have one label.
     ///
-    /// The record costs one call an hour, in the background, and some 150 bytes of a server's
-    /// memory, for two hours after the first call and for a day after later ones. The user needs
-    /// the rights `+set` and `+get`. Without them all else works.
+    /// The record costs one or two calls an hour, in the background, and some 150 bytes of a
+    /// server's memory, for two hours after the first call and for a day after later ones. The user
+    /// needs the rights `+set` and `+get`. Without them all else works.
     ///
     /// # Errors
     ///
