@@ -119,6 +119,8 @@
 //! - `docs/quick-start.md` has first steps for services, operators and other languages.
 //! - `docs/choosing.md` helps to choose a lock, its name and its lease.
 //! - `docs/guarantees.md` lists what holds when, and what is not promised.
+//! - `docs/options.md` lists the options of clients and requests, with their defaults and ranges.
+//! - `docs/other-locks.md` has an example of each kind of lock without a page of its own.
 //! - `docs/errors.md` has what to do about each kind of error.
 //! - `docs/fencing.md` has stores that refuse stale holders: here, in SQL, in a script of your own.
 //! - `docs/caching.md`, `docs/semaphore.md`, `docs/leader-election.md` and `docs/transfer.md` are
@@ -308,12 +310,17 @@ pages! {
     Jobs: include_str!("../docs/jobs.md"),
     Caching: include_str!("../docs/caching.md"),
     Semaphores: include_str!("../docs/semaphore.md"),
+    Options: include_str!("../docs/options.md"),
     Fencing: include_str!("../docs/fencing.md"),
     LeaderElection: include_str!("../docs/leader-election.md"),
     Transfer: include_str!("../docs/transfer.md"),
     Errors: include_str!("../docs/errors.md"),
     Testing: include_str!("../docs/testing.md"),
 }
+
+#[cfg(all(doctest, feature = "native", feature = "blocking"))]
+#[doc = include_str!("../docs/other-locks.md")]
+struct OtherLocks;
 
 #[cfg(all(doctest, feature = "legacy"))]
 #[doc = include_str!("../docs/migrating.md")]
