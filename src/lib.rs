@@ -54,7 +54,10 @@
 //! # Losses and errors
 //!
 //! A guard derefs to a [`Lease`]. [`Lease::ended`] completes and [`Lease::cancellation_token`] is
-//! cancelled when the lease is lost, before the server grants the lock to another client.
+//! cancelled when the lease is lost. While the server keeps the lease, that is before the server
+//! grants the lock to another client. If the server no longer has the lease (a failover, a restart,
+//! a forced release, a deleted or evicted key), the guard learns of the loss at its next renewal at
+//! the latest, a third of the lease later. Another client may hold the lock by then.
 //! [`ClientBuilder::on_lease_lost`] reports every loss of a client. [`ReleaseOutcome`] says whether
 //! the lock was held until its release.
 //!
@@ -97,11 +100,15 @@
 //! | `tls` | TLS for both, by rustls with the system's root certificates |
 //! | `fred` | connections by the `fred` crate, by `ClientBuilder::connect_fred` |
 //! | `fred-tls` | TLS for these, by rustls |
-//! | `cluster-async` | locks over a cluster connection of the application, by `connect_shared` |
+//! | `cluster-async` | not needed for a cluster: locks over a connection that promises less |
 //! | `embedded` | servers in the process, for tests. It builds Lua with a C compiler |
 //! | `blocking` | the module `blocking`: threads without an async runtime wait for each request |
 //! | `metrics` | counters and histograms, by the `metrics` facade |
 //! | `legacy` | `TwoKeyRwLock`, the two-key lock of older fleets |
+//!
+//! `Client::connect` serves a cluster without `cluster-async`. That feature adds `connect_shared`,
+//! for locks over a cluster connection that the application has already: `docs/backends.md` says
+//! what such locks do not promise.
 //!
 //! The library emits events by `tracing` without any feature.
 //!
@@ -112,6 +119,8 @@
 //! - `docs/quick-start.md` has first steps for services, operators and other languages.
 //! - `docs/choosing.md` helps to choose a lock, its name and its lease.
 //! - `docs/guarantees.md` lists what holds when, and what is not promised.
+//! - `docs/options.md` lists the options of clients and requests, with their defaults and ranges.
+//! - `docs/other-locks.md` has an example of each kind of lock without a page of its own.
 //! - `docs/errors.md` has what to do about each kind of error.
 //! - `docs/fencing.md` has stores that refuse stale holders: here, in SQL, in a script of your own.
 //! - `docs/caching.md`, `docs/semaphore.md`, `docs/leader-election.md` and `docs/transfer.md` are
@@ -301,12 +310,17 @@ pages! {
     Jobs: include_str!("../docs/jobs.md"),
     Caching: include_str!("../docs/caching.md"),
     Semaphores: include_str!("../docs/semaphore.md"),
+    Options: include_str!("../docs/options.md"),
     Fencing: include_str!("../docs/fencing.md"),
     LeaderElection: include_str!("../docs/leader-election.md"),
     Transfer: include_str!("../docs/transfer.md"),
     Errors: include_str!("../docs/errors.md"),
     Testing: include_str!("../docs/testing.md"),
 }
+
+#[cfg(all(doctest, feature = "native", feature = "blocking"))]
+#[doc = include_str!("../docs/other-locks.md")]
+struct OtherLocks;
 
 #[cfg(all(doctest, feature = "legacy"))]
 #[doc = include_str!("../docs/migrating.md")]

@@ -57,9 +57,10 @@ const FSYNC: &str = "RWLEASE_FSYNC";
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct ServerArgs {
-    /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; several times, or
-    /// separated by commas. One node of a cluster is enough if it answers. For a server with
-    /// sentinels: `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
+    /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://` for TLS; several
+    /// times, or separated by commas. One node of a cluster is enough if it answers. For a server
+    /// with sentinels:
+    /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DATABASE]`
     #[arg(long = "redis", value_name = "URL", env = URL, global = true)]
     #[arg(num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,
@@ -109,8 +110,11 @@ pub enum CliCommand {
     ///
     /// The command runs in its own process group, and `run` forwards signals to the group. If the
     /// lease cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after
-    /// the grace period. Both come before the servers can grant the lock to the next waiter. A
-    /// command that runs as another user cannot be stopped; `run` prints a warning.
+    /// the grace period. Both come before the servers can grant the lock to the next waiter, while
+    /// the servers keep the lease. If they no longer have it (a failover, a restart, a forced
+    /// release, a deleted or evicted key), `run` stops the command at its next renewal at the
+    /// latest, a third of the lease later. Another client may hold the lock by then. A command that
+    /// runs as another user cannot be stopped; `run` prints a warning.
     Run(RunArgs),
     /// Show the holders and the waiters of a lock
     Status(StatusArgs),

@@ -118,8 +118,8 @@ impl<F: IntoFuture> Wait for F {}
 /// It always releases the lock, also after a panic of `work`. `work` may wait for other requests. A
 /// thread cannot be cancelled: if the lease is lost, `work` runs to its end, and the result is
 /// [`LeaseLost`](crate::ErrorKind::LeaseLost). So long work must check
-/// [`is_held`](Lease::is_held) before each step. `Ok` means that the lock was held until `work`
-/// ended.
+/// [`is_held`](Lease::is_held) before each step. `Ok` means the same as in
+/// [`Acquire::run_while_held`](crate::Acquire::run_while_held).
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]

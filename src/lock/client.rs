@@ -70,8 +70,10 @@ pub struct Client {
 impl Client {
     /// Connects with the default settings to a cluster or to a single server.
     ///
-    /// One node of the cluster is enough. URLs are `redis://[[user]:password@]host[:port]`, or
-    /// `rediss://` for TLS (feature `tls`).
+    /// One node of the cluster is enough. A URL is
+    /// `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS (feature `tls`).
+    /// The default port is 6379. URLs of sentinels are allowed too: see
+    /// [`ClientBuilder::urls`].
     ///
     /// # Errors, Cancel safety
     ///
@@ -200,7 +202,8 @@ impl Client {
     /// A transfer can be accepted once. All later attempts fail with
     /// [`LeaseLost`](ErrorKind::LeaseLost). There is one exception: if the master fails before its
     /// replicas have the acceptance, a copy of the transfer may be accepted once more, with the
-    /// same token. [`min_replicas`](AcceptTransfer::min_replicas) prevents that.
+    /// same token. [`min_replicas`](AcceptTransfer::min_replicas) prevents that if a replica that
+    /// confirmed the acceptance is promoted.
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]

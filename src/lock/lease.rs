@@ -118,7 +118,10 @@ impl Lease {
 
     /// Completes when the lease is lost, or when its guard begins to release it.
     ///
-    /// While the runtime runs, that is before the server grants the lock to anybody else.
+    /// While the runtime runs and the server keeps the lease, that is before the server grants the
+    /// lock to another client. If the server no longer has the lease (a failover, a restart, a
+    /// forced release, a deleted or evicted key), this completes at the next renewal at the latest,
+    /// a third of the lease later. Another client may hold the lock by then.
     ///
     /// A timer of the runtime wakes it, which is accurate to a millisecond. The margin of a lease
     /// below some 40 ms is less than two milliseconds, so with such a lease it can complete after

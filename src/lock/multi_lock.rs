@@ -176,7 +176,8 @@ impl MultiLock {
     ///
     /// When one of the locks is lost, `work` is cancelled: its future is dropped at its current
     /// await, and the result is [`LeaseLost`](crate::ErrorKind::LeaseLost), with that lock. `Ok`
-    /// means that all locks were held until `work` ended.
+    /// means the same for each lock as in
+    /// [`Acquire::run_while_held`](crate::Acquire::run_while_held).
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]

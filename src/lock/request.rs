@@ -242,8 +242,13 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// When the lease is lost, `work` is cancelled: its future is dropped at its current await, and
     /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). Tasks and threads that `work`
     /// started are not cancelled: give them
-    /// [`Lease::cancellation_token`](crate::Lease::cancellation_token). `Ok` means that the lock
-    /// was held until `work` ended.
+    /// [`Lease::cancellation_token`](crate::Lease::cancellation_token).
+    ///
+    /// `Ok` means that the lease was valid by this client's clock until `work` ended, and that the
+    /// release did not report a loss. It is also `Ok` if the outcome of the release is
+    /// [`Unknown`](crate::ReleaseOutcome::Unknown) or the server refused the release: then a
+    /// failover or a forced release may have ended the lease before, without a report. To know the
+    /// outcome, use a guard and its `release`.
     ///
     /// ```no_run
     /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
@@ -312,8 +317,12 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     }
 }
 
-/// A request for a lock that does not wait for others. It returns a guard, or `None` if the lock is
-/// busy.
+/// A request for a lock that does not wait for holders. It returns a guard, or `None` if the lock
+/// is busy.
+///
+/// If other clients have the lock only [cached](crate::RwLock::cached), the request waits until
+/// they give it back, for up to [`CacheConfig::try_wait`](crate::CacheConfig::try_wait): 50 ms by
+/// default.
 ///
 /// # Cost
 ///

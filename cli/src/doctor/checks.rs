@@ -292,7 +292,7 @@ fn state(facts: &NodeFacts) -> Vec<Finding> {
 fn expiry(facts: &NodeFacts) -> Option<Finding> {
     (facts.frees_lazily == Some(false)).then(|| {
         Finding::info(
-            "lazyfree-lazy-expire is no: the server stands still for 20 to 90 ms when a lock with 100000 holders expires; \
+            "lazyfree-lazy-expire is no: the server stands still while it deletes an expired lock with very many holders; \
              set it to yes if there are such locks",
         )
     })

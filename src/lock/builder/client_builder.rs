@@ -49,9 +49,15 @@ pub struct ClientBuilder {
 impl ClientBuilder {
     /// Adds the URLs of the servers to connect to first.
     ///
-    /// A URL is `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS. A user
-    /// needs a password. One node of the cluster is enough. All must be of one deployment. URLs of
-    /// sentinels are allowed too: see [`SentinelConfig`].
+    /// A URL is `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS.
+    /// `valkey://` and `valkeys://` mean the same. The default port is 6379. A user needs a
+    /// password. One node of the cluster is enough. All must be of one deployment, and agree in all
+    /// but the address.
+    ///
+    /// URLs of sentinels are allowed in place of these:
+    /// `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database]`, or
+    /// `rediss+sentinel://` for TLS. The default port of a sentinel is 26379. See
+    /// [`SentinelConfig`].
     #[cfg(any(feature = "native", feature = "redis"))]
     pub fn urls<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
@@ -76,9 +82,9 @@ impl ClientBuilder {
     ///
     /// An empty label turns both off. Several clients may have one label.
     ///
-    /// The record costs one call an hour, in the background, and some 150 bytes of a server's
-    /// memory, for two hours after the first call and for a day after later ones. The user needs
-    /// the rights `+set` and `+get`. Without them all else works.
+    /// The record costs one or two calls an hour, in the background, and some 150 bytes of a
+    /// server's memory, for two hours after the first call and for a day after later ones. The user
+    /// needs the rights `+set` and `+get`. Without them all else works.
     ///
     /// # Errors
     ///
@@ -147,11 +153,15 @@ impl ClientBuilder {
     /// ```
     ///
     /// A task of the client calls it, on the client's runtime, once for each loss and in the order
-    /// of the losses: never within the caller's own drop or release. The call comes before the
-    /// server grants the lock to another client, if the runtime keeps up. The function must be
-    /// quick and must not block. If it panics, nothing else is affected, and the event
-    /// `rwlease.callback` says so. If more than 131,072 losses wait for the function, it is not
-    /// called for further losses.
+    /// of the losses: never within the caller's own drop or release. While the runtime keeps up and
+    /// the server keeps the lease, the call comes before the server grants the lock to another
+    /// client. If the server no longer has the lease (a failover, a restart, a forced release, a
+    /// deleted or evicted key), the call comes at the next renewal at the latest, a third of the
+    /// lease later. Another client may hold the lock by then.
+    ///
+    /// The function must be quick and must not block. If it panics, nothing else is affected, and
+    /// the event `rwlease.callback` says so. If more than 131,072 losses wait for the function, it
+    /// is not called for further losses.
     ///
     /// For the lock of a [`Redlock`](crate::Redlock), the listener of the first member's client is
     /// called, once, when the lock is lost. It is not called when one member loses its lease.
@@ -197,9 +207,12 @@ impl ClientBuilder {
     ///
     /// It does not limit a request that waits in a queue. Without a
     /// [`timeout`](crate::Acquire::timeout), such a request waits without a limit for other
-    /// holders, and also for servers that do not reply, are unreachable, load their data, lack
-    /// replicas or redirect to each other. It fails at once with an error that waiting cannot fix,
-    /// such as a wrong password.
+    /// holders, and also for servers that do not reply, are unreachable, load their data, redirect
+    /// to each other, or refuse writes because replicas are missing (`NOREPLICAS`). It fails at
+    /// once with an error that waiting cannot fix, such as a wrong password. A request whose grant
+    /// too few replicas or disks confirm in time fails with
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) all the same: see
+    /// [`Acquire::min_replicas`](crate::Acquire::min_replicas).
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.settings.acquisition.call_timeout = timeout;
         self

@@ -77,9 +77,9 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
     /// Holds the lock while `work` runs, and returns its output. `work` gets the guard.
     ///
     /// When the lease is lost, `work` is cancelled: its future is dropped at its current await, and
-    /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). `Ok` means that the lock was held
-    /// until `work` ended. Tasks and threads that `work` started are not cancelled: give them the
-    /// cancellation token of the guard.
+    /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). `Ok` means the same as in
+    /// [`Acquire::run_while_held`](crate::Acquire::run_while_held). Tasks and threads that `work`
+    /// started are not cancelled: give them the cancellation token of the guard.
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]

@@ -45,7 +45,7 @@ impl LeaderGuard {
     /// When the lead is lost, `work` is cancelled: its future is dropped at its current await. It
     /// is not polled after the lease has ended, also in a process that was stopped. Tasks and
     /// threads that `work` started are not cancelled: give them [`Lease::cancellation_token`]. `Ok`
-    /// means that this candidate led until `work` ended.
+    /// means the same as in [`Acquire::run_while_held`](crate::Acquire::run_while_held).
     ///
     /// `work` gets the [`Lease`], whose [`fencing_token`](Lease::fencing_token) is the term.
     ///

@@ -132,9 +132,9 @@ impl RedlockAcquire {
     /// that it writes to need [the token](RedlockGuard::fencing_token).
     ///
     /// When the lock is lost, `work` is cancelled: its future is dropped at its current await, and
-    /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). `Ok` means that the lock was held
-    /// until `work` ended. Tasks and threads that `work` started are not cancelled: they must watch
-    /// [`RedlockGuard::ended`] or be told by `work`.
+    /// the result is [`LeaseLost`](crate::ErrorKind::LeaseLost). `Ok` means the same as in
+    /// [`Acquire::run_while_held`](crate::Acquire::run_while_held). Tasks and threads that `work`
+    /// started are not cancelled: they must watch [`RedlockGuard::ended`] or be told by `work`.
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]
