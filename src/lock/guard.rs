@@ -232,8 +232,9 @@ macro_rules! into_transfer {
         /// One round trip. If this read has given up an upgrade and the server has not yet
         /// confirmed that, that comes first. If an attempt to acquire the lock had no answer,
         /// this waits until the server refuses the attempt: two to three seconds after the
-        /// attempt, with `min_replicas` or `fsync` up to five and a half. A server whose clock was set back since may carry it out later, when its
-        /// turn comes. No client uses the lease that it gets, and the lease expires.
+        /// attempt, with `min_replicas` or `fsync` up to five and a half. A server whose clock
+        /// was set back since may carry it out later, when its turn comes. No client uses the
+        /// lease that it gets, and the lease expires.
         ///
         /// # Errors
         ///

@@ -71,8 +71,8 @@ use crate::lock::wait_options::{Cancel, WaitOptions};
 /// request already holds, even if [`renewal`](MultiLock::renewal) disables renewals. It does not
 /// report losses of these locks: the request acquires them again. Limits of renewals and of the
 /// hold count from when the guard is returned. If the request had to wait for a holder, and the
-/// client does not renew the leases after that, all leases are renewed once more before the guard is
-/// returned: one round trip.
+/// client does not renew the leases after that, all leases are renewed once more before the guard
+/// is returned: one round trip.
 ///
 /// # Errors
 ///
