@@ -50,7 +50,10 @@ impl ConnectionError {
         self.map_texts(|text| match !password.is_empty() && text.contains(password) {
             false => without_cut_password(text, password),
             true if password.len() < MIN_HIDDEN => Some("the server repeated the password".into()),
-            true => Some(text.replace(password, "***")),
+            true => {
+                let text = text.replace(password, "***");
+                Some(without_cut_password(&text, password).unwrap_or(text))
+            }
         })
     }
 }

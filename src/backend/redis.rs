@@ -334,10 +334,10 @@ impl PubSubConnection for RedisPubSub {
             let replies = outcome
                 .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })?;
             // The last one: a refused `ASKING` is no answer to the subscription.
-            let refused = replies.into_iter().rev().map(from_value).find_map(|reply| match reply {
-                RespValue::Error(error) => Some(error),
+            let refused = match replies.into_iter().next_back().map(from_value) {
+                Some(RespValue::Error(error)) => Some(error),
                 _ => None,
-            });
+            };
             if let Some((error, notify)) = refused.zip(self.notify.upgrade()) {
                 let _ = notify.send(PubSubEvent::Rejected {
                     channel: Bytes::copy_from_slice(channel),

@@ -325,16 +325,15 @@ impl Lease {
         self.free_of(|_| true).await
     }
 
-    /// Waits until no such change is pending. Fails if the server refuses the change after the
-    /// call. The worker repeats the change even then.
     /// Whether the lease was lost, also if it was released since, and if the worker has not noticed
     /// the loss yet.
     pub(super) fn was_lost(&self) -> bool {
         let now = self.client.clock.now();
-        self.acquisition.was_lost()
-            || self.with(|holding| holding.has_lapsed(now)).unwrap_or(false)
+        self.acquisition.was_lost() || self.with(|holding| holding.has_lapsed(now)).unwrap_or(false)
     }
 
+    /// Waits until no such change is pending. Fails if the server refuses the change after the
+    /// call. The worker repeats the change even then.
     async fn free_of(&self, concerns: impl Fn(ChangeKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
         let began = client.clock.now();

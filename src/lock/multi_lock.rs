@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
+use rwlease_core::acquisition::config::MIN_BLAMED_SILENCE;
 use rwlease_core::acquisition::{AcquisitionEvent, LeaseOptions, RenewalPolicy, WaitPolicy};
 use rwlease_core::protocol::{Confirmation, LockKey, LockKind, LockMode};
 use rwlease_core::time::LocalInstant;
@@ -346,33 +347,31 @@ async fn take_in_turn(
         }
         let (lock, mode) = &wanted[held.len()];
         waited = true;
-        let began = clock.now();
-        let turn = WaitOptions {
-            timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())),
-            retry: None,
-        };
-        let take = |policy| acquire_task::acquire(client, lock, *mode, &reserving, policy);
-        let turn = std::pin::pin!(turn.for_lock(client, lock, options.confirmation, take));
-        let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
-            Either::Left((Ok(taken), _)) => Some(Lease::new(client.clone(), taken)),
-            Either::Left((Err(error), _))
-                if error.kind() == ErrorKind::Unavailable
-                    && has_replied
-                    && was_cut_short(ends, began, clock.now()) =>
-            {
+        let next = loop {
+            let began = clock.now();
+            let turn = WaitOptions {
+                timeout: ends.map(|ends| ends.saturating_duration_since(began)),
+                retry: None,
+            };
+            let take = |policy| acquire_task::acquire(client, lock, *mode, &reserving, policy);
+            let turn = std::pin::pin!(turn.for_lock(client, lock, options.confirmation, take));
+            let error = match select(turn, std::pin::pin!(any_lost(&held))).await {
+                Either::Left((Ok(taken), _)) => break Some(Lease::new(client.clone(), taken)),
+                Either::Left((Err(error), _)) => error,
+                Either::Right(_) => break None,
+            };
+            let now = clock.now();
+            let is_unavailable = error.kind() == ErrorKind::Unavailable;
+            if is_unavailable && has_replied && was_cut_short(ends, began, now) {
                 return Err(out_of_time(lock));
             }
             // Tries of a silent server fail, where a place in a queue waits.
-            Either::Left((Err(error), _))
-                if error.kind() == ErrorKind::Unavailable
-                    && lock.kind == LockKind::SetNxMutex
-                    && options.confirmation == Confirmation::default()
-                    && ends.is_none_or(|ends| clock.now() < ends) =>
-            {
-                None
+            let was_silent = lock.kind == LockKind::SetNxMutex
+                && options.confirmation == Confirmation::default()
+                && now.saturating_duration_since(began) >= MIN_BLAMED_SILENCE;
+            if !is_unavailable || !was_silent || ends.is_some_and(|ends| now >= ends) {
+                return Err(error);
             }
-            Either::Left((Err(error), _)) => return Err(error),
-            Either::Right(_) => None,
         };
         held.extend(next.map(Hold));
         keep_until_lost(&mut held);

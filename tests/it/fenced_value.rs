@@ -163,8 +163,6 @@ async fn fenced_writer_of_its_own_takes_over_once() {
     assert_eq!(value.get().await.unwrap(), None);
 }
 
-/// The server asks for the script of the `set`. So the `get` takes over first, and the `set` finds
-/// a writer that has begun.
 #[tokio::test]
 async fn fenced_writer_whose_first_write_full_memory_refused_takes_over_later() {
     let (engine, _locks, lock, value) = embedded().await;
@@ -178,6 +176,8 @@ async fn fenced_writer_whose_first_write_full_memory_refused_takes_over_later() 
     assert_eq!(old.set("3").await.unwrap_err().kind(), ErrorKind::StaleToken);
 }
 
+/// The server asks for the script of the `set`. So the `get` takes over first, and the `set` finds
+/// a writer that has begun.
 #[tokio::test]
 async fn fenced_clones_whose_first_calls_race_take_over_once() {
     let (_server, locks) = single().await;

@@ -341,6 +341,15 @@ mod embedded {
         drop(locks.multi_lock().write(&a).set_nx_mutex(&c).await.unwrap());
     }
 
+    /// In real time, because a loop without a pause would stop simulated time.
+    #[tokio::test]
+    async fn multi_request_at_a_server_that_knows_no_script_fails() {
+        let (engine, locks, [a, c]) = two_masters().await;
+        engine.faults().reply_with_error(1, Some("NOSCRIPT x"));
+        let error = locks.multi_lock().write(&a).set_nx_mutex(&c).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+
     /// A client that counts its lost leases.
     async fn counting_client(engine: &EmbeddedCluster) -> (Client, Arc<AtomicUsize>) {
         let losses = Arc::new(AtomicUsize::new(0));

@@ -65,6 +65,16 @@ async fn reentrant_write_and_read_released_at_once_are_both_released() {
     assert_eq!(read.unwrap(), ReleaseOutcome::Released);
 }
 
+#[tokio::test]
+async fn reentrant_releases_after_a_shutdown_are_of_a_lost_lease() {
+    let (bench, owner, lock) = rwlock("shut").await;
+    let (first, second) = (owner.read(&lock).await.unwrap(), owner.read(&lock).await.unwrap());
+    bench.locks.shutdown(LONG).await;
+    for guard in [first, second] {
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::AlreadyLost);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reentrant_releases_in_any_order_leave_the_right_mode() {
     let (bench, reentrant, lock) = rwlock("order").await;

@@ -60,7 +60,11 @@ fn handshake_error_without_password_masks_it_everywhere() {
 
 #[test]
 fn handshake_error_without_password_masks_one_that_a_long_text_cuts() {
+    let short = "0123456789".repeat(20);
     let password = "0123456789".repeat(60);
+    let twice = format!("ERR {short} then {short} and {short}");
+    let failure = hello_refused(&ServerError::parse(&twice), false).without_password(&short);
+    assert!(!failure.chain().to_string().contains("0123456789"), "{failure:?}");
     for start in ["ERR bad token ", "ERR "] {
         let server_error = ServerError::parse(&format!("{start}{password}"));
         let failure = hello_refused(&server_error, false).without_password(&password);

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rwlease_core::protocol::{
-    CallErrorKind, FencedReply, ScriptResult, is_rejected_before_write,
-};
+use rwlease_core::protocol::{CallErrorKind, FencedReply, ScriptResult, is_rejected_before_write};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// A writer takes over before its own first write, and never after it. So each writer is the last

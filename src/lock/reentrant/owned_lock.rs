@@ -45,7 +45,7 @@ enum RemainingShares {
     None(Hold),
     /// Only reads: the lease becomes a read.
     Readers,
-    Others,
+    Others { is_held: bool },
     /// The lease was lost and has been replaced.
     Replaced,
 }
@@ -126,7 +126,7 @@ impl OwnedLock {
             lease.client.apply(&lease.acquisition, AcquisitionEvent::Downgrade);
             return RemainingShares::Readers;
         }
-        RemainingShares::Others
+        RemainingShares::Others { is_held: lease.is_held() }
     }
 }
 
@@ -148,7 +148,12 @@ impl Share {
             RemainingShares::Readers => match self.lease.downgraded().await {
                 Ok(()) => Ok(ReleaseOutcome::Released),
                 // The lease has ended meanwhile: it was lost, or another share was the last one.
-                Err(error) if error.kind() == ErrorKind::LeaseLost => Ok(self.outcome()),
+                Err(error) if error.kind() == ErrorKind::LeaseLost => {
+                    Ok(match self.lease.was_lost() {
+                        true => ReleaseOutcome::AlreadyLost,
+                        false => ReleaseOutcome::Released,
+                    })
+                }
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Rejected | ErrorKind::WrongType) =>
                 {
@@ -156,15 +161,10 @@ impl Share {
                 }
                 Err(_) => Ok(ReleaseOutcome::Unknown),
             },
-            RemainingShares::Others => Ok(self.outcome()),
-            RemainingShares::Replaced => Ok(ReleaseOutcome::AlreadyLost),
-        }
-    }
-
-    fn outcome(&self) -> ReleaseOutcome {
-        match self.lease.was_lost() {
-            true => ReleaseOutcome::AlreadyLost,
-            false => ReleaseOutcome::Released,
+            RemainingShares::Others { is_held: true } => Ok(ReleaseOutcome::Released),
+            RemainingShares::Others { is_held: false } | RemainingShares::Replaced => {
+                Ok(ReleaseOutcome::AlreadyLost)
+            }
         }
     }
 }

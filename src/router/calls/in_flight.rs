@@ -2,9 +2,9 @@
 
 mod outcome;
 
+use futures::future::{BoxFuture, Shared};
 #[cfg(feature = "cluster-async")]
 pub(crate) use outcome::MAX_PROTOCOL_ERRORS;
-use futures::future::{BoxFuture, Shared};
 use rwlease_core::protocol::{
     Call, CallError, CallErrorKind, CallReply, Confirmation, ConfirmationResult, Doubt,
 };
@@ -56,7 +56,7 @@ pub(crate) struct InFlightCall<'a> {
     in_doubt: Doubt,
     last_error: Option<ServerError>,
     last_failure: Option<ConnectionError>,
-    /// The last attempt failed because its server takes no connection of this client.
+    /// A server takes no connection of this client.
     refusal: Option<Refusal>,
 }
 
@@ -64,6 +64,7 @@ pub(crate) struct InFlightCall<'a> {
 /// the first such failure: the map may be old, and the server another one or none of the cluster.
 #[derive(Debug)]
 struct Refusal {
+    address: Address,
     failure: ConnectionError,
     refresh: Shared<BoxFuture<'static, ()>>,
 }
@@ -237,7 +238,7 @@ impl<'a> InFlightCall<'a> {
         let known = self.target.address.clone();
         let address = known.or_else(|| self.router.topology.master_of(self.call.slot));
         if self.router.clock.now() >= self.deadline {
-            if let Some(Refusal { failure, .. }) = self.refusal.take() {
+            if let Some(failure) = address.as_ref().and_then(|address| self.refusal_by(address)) {
                 return Err(self.unconnected(failure));
             }
             let reason = match address {
@@ -259,6 +260,15 @@ impl<'a> InFlightCall<'a> {
             self.increase_backoff();
         }
         Ok(address)
+    }
+
+    /// Why a server takes no connection of this client, if no retry can fix that.
+    fn refusal_by(&mut self, address: &Address) -> Option<ConnectionError> {
+        let refusal = self.refusal.take().filter(|refusal| refusal.address == *address);
+        let dialled = || self.router.connections.dial_failure(address);
+        refusal
+            .map(|refusal| refusal.failure)
+            .or_else(|| dialled().filter(|failure| failure.is_permanent))
     }
 
     /// Takes the wait before the next attempt.

@@ -25,24 +25,31 @@ struct Server {
     /// The command that it answers too late, and how often.
     slow: &'static str,
     late: AtomicUsize,
-    /// The command that it refuses.
+    /// The command that it refuses, and the code of the refusal.
     refuses: &'static str,
+    code: &'static str,
     /// The `not_after` of each script that arrived.
     scripts: Mutex<Vec<String>>,
 }
 
 impl Server {
     async fn start(late: usize, refuses: &'static str) -> Arc<Server> {
-        Server::slow_in("TIME", late, refuses).await
+        Server::slow_in("TIME", late, refuses, "NOPERM").await
     }
 
-    async fn slow_in(slow: &'static str, late: usize, refuses: &'static str) -> Arc<Server> {
+    async fn slow_in(
+        slow: &'static str,
+        late: usize,
+        refuses: &'static str,
+        code: &'static str,
+    ) -> Arc<Server> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Arc::new(Server {
             port: listener.local_addr().unwrap().port(),
             slow,
             late: late.into(),
             refuses,
+            code,
             scripts: Mutex::default(),
         });
         let serving = server.clone();
@@ -70,7 +77,10 @@ impl Server {
     fn answer(&self, command: &[String]) -> String {
         match command[0].as_str() {
             name if name == self.refuses => {
-                format!("-NOPERM this user has no permissions to run the '{name}' command\r\n")
+                format!(
+                    "-{} this user has no permissions to run the '{name}' command\r\n",
+                    self.code
+                )
             }
             "CLUSTER" => {
                 format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", self.port)
@@ -172,6 +182,22 @@ async fn a_refused_script_is_in_doubt() {
 }
 
 #[tokio::test]
+async fn call_refused_for_now_by_every_attempt_is_in_doubt() {
+    for code in ["NOREPLICAS", "NOSCRIPT"] {
+        let server = Server::slow_in("", 0, "EVALSHA", code).await;
+        let error = server.call(Duration::from_millis(700)).await;
+        match (code, error) {
+            ("NOREPLICAS", Err(error)) => {
+                assert!(matches!(error.kind, CallErrorKind::TimedOut(Some(_))), "{error}");
+                assert!(matches!(error.in_doubt, Doubt::Until(_)), "{error:?}");
+            }
+            // It goes on with the text of the script.
+            (_, outcome) => assert!(!outcome.map_or_else(|e| e.in_doubt, |r| r.in_doubt).is_none()),
+        }
+    }
+}
+
+#[tokio::test]
 async fn another_servers_time_takes_the_place_of_what_was_known() {
     let server = Server::start(0, "").await;
     let shared = server.connect().await;
@@ -190,7 +216,7 @@ async fn attempt_without_reply_is_counted_as_silent() {
 
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _here = metrics::set_default_local_recorder(&recorder);
-    let server = Server::slow_in("EVALSHA", 1, "").await;
+    let server = Server::slow_in("EVALSHA", 1, "", "").await;
     let answer = server.call(Duration::from_secs(20)).await.unwrap();
     assert!(!answer.in_doubt.is_none());
     assert!(attempts(&recorder, "no_reply") >= 1.0 && attempts(&recorder, "replied") == 1.0);

@@ -100,7 +100,8 @@ impl SubscriptionManager {
 
     /// Leaves a slot's channel wherever it is joined.
     pub(super) fn unsubscribe_everywhere(&mut self, slot: Slot) {
-        let Some(WantedChannel { channel, targets: places, .. }) = self.channels.remove(&slot) else {
+        let Some(WantedChannel { channel, targets: places, .. }) = self.channels.remove(&slot)
+        else {
             return;
         };
         for place in places {

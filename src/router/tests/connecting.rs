@@ -87,7 +87,12 @@ async fn a_wrong_password_is_not_tried_until_the_deadline() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.break_connections("a");
     bench.fakes.set_dial_behavior("a", DialBehavior::WrongPassword);
-    let error = bench.call("x").await.unwrap_err();
+    for _ in 0..3 {
+        let error = bench.call("x").await.unwrap_err();
+        assert!(matches!(error.kind, CallErrorKind::Unconnected { .. }), "{error}");
+    }
+    let deadline = bench.clock.now().saturating_add(Duration::from_millis(300));
+    let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
     assert!(matches!(error.kind, CallErrorKind::Unconnected { .. }), "{error}");
 }
 

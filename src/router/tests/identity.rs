@@ -59,6 +59,19 @@ async fn call_refused_by_a_former_master_for_good_goes_to_the_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn call_refused_for_good_by_the_target_of_an_ask_fails_before_its_deadline() {
+    let bench = Bench::new(&HALVES).await;
+    bench.call("k").await.unwrap();
+    bench.fakes.set_reply("a", redirect("ASK", "k", "b"));
+    bench.fakes.break_connections("b");
+    bench.fakes.set_dial_behavior("b", DialBehavior::WrongPassword);
+    let start = bench.clock.now();
+    let error = bench.call_within("k", 10).await.unwrap_err();
+    assert!(matches!(error.kind, CallErrorKind::Unconnected { .. }), "{error}");
+    assert!(bench.since(start) < Duration::from_secs(5), "{:?}", bench.since(start));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_was_opened_before_the_map_was_known_is_judged_by_it() {
     let fakes = FakeCluster::new(&HALVES);
     // It is at the address of a node of the cluster, is queried first, and knows no slots.

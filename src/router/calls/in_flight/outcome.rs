@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
 use rwlease_core::protocol::{CallError, CallErrorKind, CallReply, ConfirmationResult, Doubt};
 use rwlease_core::resp::{Address, RespValue};
 use rwlease_core::time::LocalInstant;
@@ -11,7 +10,9 @@ use rwlease_core::time::LocalInstant;
 use crate::backend::ConnectionError;
 use crate::backoff::with_jitter;
 use crate::router::calls::delifeq::DelIfEqMiss;
-use crate::router::calls::in_flight::{AttemptOutcome, CallTarget, InFlightCall, Refusal, ScriptForm};
+use crate::router::calls::in_flight::{
+    AttemptOutcome, CallTarget, InFlightCall, Refusal, ScriptForm,
+};
 use crate::router::calls::reply_action::{ReplyAction, action_for_reply};
 use crate::router::calls::script_upload::NoScriptReply;
 use crate::router::calls::{ATTEMPT_BACKOFF, call_error, unconnected};
@@ -42,7 +43,11 @@ impl InFlightCall<'_> {
         if let Some(label) = attempt.label() {
             telemetry::record_attempt(self.call.slot, address, label);
         }
-        let refusal = self.refusal.take();
+        let is_reached = !matches!(
+            attempt,
+            AttemptOutcome::NotConnected(_) | AttemptOutcome::NoReply { sent: None }
+        );
+        self.refusal.take_if(|refusal| is_reached && refusal.address == *address);
         match attempt {
             AttemptOutcome::Replied(exchange, confirmed) => {
                 return self.apply_reply(address, exchange, confirmed);
@@ -54,7 +59,7 @@ impl InFlightCall<'_> {
                 self.key_is_absent = undone == DelIfEqMiss::ValueDiffers && self.in_doubt.is_none();
             }
             AttemptOutcome::NotConnected(failure) if failure.is_permanent => {
-                self.on_refusal(address, failure, refusal.map(|earlier| earlier.refresh))?;
+                self.on_refusal(address, failure)?;
             }
             AttemptOutcome::NotConnected(failure) => {
                 let named_by = self.target.named_by.as_ref();
@@ -91,20 +96,15 @@ impl InFlightCall<'_> {
 
     /// Turns to the current master of the slot while a refresh of the map runs, and fails if that
     /// has found no other one.
-    fn on_refusal(
-        &mut self,
-        address: &Address,
-        failure: ConnectionError,
-        refresh: Option<Shared<BoxFuture<'static, ()>>>,
-    ) -> Result<(), CallError> {
-        let refresh = match refresh {
+    fn on_refusal(&mut self, address: &Address, failure: ConnectionError) -> Result<(), CallError> {
+        let refresh = match self.refusal.take().map(|earlier| earlier.refresh) {
             Some(refresh) if refresh.clone().now_or_never().is_some() => {
                 return Err(self.unconnected(failure));
             }
             Some(refresh) => refresh,
             None => self.router.topology.refresh(RefreshSource::Avoid(address.clone())),
         };
-        self.refusal = Some(Refusal { failure, refresh });
+        self.refusal = Some(Refusal { address: address.clone(), failure, refresh });
         self.target = CallTarget::default();
         self.increase_backoff();
         Ok(())
