@@ -359,17 +359,6 @@ pub async fn shutdown_gives_everything_back(one: &Client, other: &Client) {
     }
 }
 
-pub async fn invalid_name_lease_or_timeout_is_refused(one: &Client, _: &Client) {
-    assert_eq!(one.rwlock("").unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(one.rwlock("x".repeat(513)).unwrap_err().kind(), ErrorKind::InvalidInput);
-    let lock = one.rwlock("sense").unwrap();
-    let short = lock.write().lease(Duration::from_millis(1)).await.unwrap_err();
-    assert_eq!(short.kind(), ErrorKind::InvalidInput);
-    let hasty = lock.write().timeout(Duration::ZERO).await.unwrap_err();
-    assert_eq!(hasty.kind(), ErrorKind::InvalidInput);
-    drop(lock.try_write().await.unwrap().expect("nobody has it"));
-}
-
 pub async fn fenced_value_refuses_the_stale_writer(one: &Client, other: &Client) {
     let account = one.rwlock("account:{42}").unwrap();
     let balance = account.fenced_value("balance:{42}").unwrap();
