@@ -199,7 +199,14 @@ pub async fn leases_are_renewed_for_as_long_as_they_are_held(one: &Client, other
         lock.write().lease(lease).await.unwrap()
     }))
     .await;
+    let shared = one.rwlock("renewed together").unwrap();
+    let readers = (0..100).map(async |_| shared.read().lease(lease).await.unwrap());
+    let readers = join_all(readers).await;
     try_join_all(held.iter().map(|guard| wait_renewed(guard, 4))).await.unwrap();
+    try_join_all(readers.iter().map(|guard| wait_renewed(guard, 4))).await.unwrap();
+    for reader in readers {
+        assert_eq!(reader.release().await.unwrap(), ReleaseOutcome::Released);
+    }
     for name in &names {
         assert!(other.rwlock(name).unwrap().try_read().await.unwrap().is_none(), "{name}");
     }
