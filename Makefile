@@ -8,7 +8,7 @@ VALKEY := target/servers/valkey-server
 REDIS_6 := target/servers/redis-6.2
 REDIS_8 := target/servers/redis-8.2
 # What of `it` is run on Valkey as well: where servers differ. (This server of it has no TLS.)
-VALKEY_MODULES := slots fenced_value published_lock_faults replicas mutex set_nx_mutex redlock multi_lock reentrant status
+VALKEY_MODULES := fenced_value published_lock_faults replicas mutex set_nx_mutex redlock multi_lock reentrant status
 # What of `faults` is rows of the scorecard.
 SCORECARD := migration failover staying
 # How many tests of a program run at a time: most of them wait most of the time.

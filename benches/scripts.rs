@@ -1,11 +1,10 @@
-//! Measures the server's own time for the scripts, the commands that they call, and the memory of
-//! locks, readers and waiters: `cargo bench -p rwlease-bench --bench scripts`.
+//! Measures the server's own time for the scripts, and the memory of locks, readers and waiters:
+//! `cargo bench -p rwlease-bench --bench scripts`.
 //!
 //! The time is the server's count (`INFO commandstats`), without the network and the client. Each
 //! round runs one script. The sizes take turns, so that drift of the machine affects all of them,
 //! and the best round counts. The bench exits with 3 if a goal is missed. `-- --quick` runs few
-//! rounds. `-- --before FOLDER` also measures the contended calls with the scripts in that folder,
-//! as `rwlease scripts FOLDER` has written them in another tree.
+//! rounds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitCode;
@@ -16,8 +15,6 @@ use testkit::{Server, ServerSettings};
 
 const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
-/// The numbers of readers beside which a plain one comes and goes.
-const READER_COUNTS: [usize; 3] = [1, 100, 10_000];
 /// The numbers of holders beside which permits are acquired and released.
 const HELD: [usize; 5] = [1, 100, 1_000, 5_000, 10_000];
 /// The highest ratio to the time of a read.
@@ -101,16 +98,13 @@ fn main() -> ExitCode {
 
     let is_later = version.name != "Redis" || (version.major, version.minor) > (7, 0);
     let most = if is_later { MAX_RATIO_TO_PUBLISHED.1 } else { MAX_RATIO_TO_PUBLISHED.0 };
-    let before = std::env::args().skip_while(|argument| argument != "--before").nth(1);
-    let mut bench = ScriptBench::new(&server, rounds, before.as_deref());
+    let mut bench = ScriptBench::new(&server, rounds);
     let mut goals = Goals::new("server time and memory");
     bench.readers(&mut goals);
     bench.waiters(&mut goals);
     bench.uncontended(most, &mut goals);
     bench.contended(&mut goals);
-    bench.beside_cached_readers();
     bench.semaphores(&mut goals);
-    bench.inner_calls();
     bench.memory(&mut goals);
     print!("\n{goals}");
     goals.exit_code()
@@ -119,8 +113,6 @@ fn main() -> ExitCode {
 struct ScriptBench {
     connection: Connection,
     digests: BTreeMap<&'static str, String>,
-    /// Those of the scripts before.
-    before: Option<BTreeMap<&'static str, String>>,
     ids: u64,
     leases: u64,
     rounds: usize,
@@ -142,17 +134,12 @@ struct LockKeys {
 }
 
 impl ScriptBench {
-    fn new(server: &Server, rounds: usize, before: Option<&str>) -> ScriptBench {
+    fn new(server: &Server, rounds: usize) -> ScriptBench {
         let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
         let mut load = |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection);
         let own = rwlease::scripts().map(|script| (script.name(), script.text()));
         let digests = own.chain(SCRIPTS).map(|(name, text)| (name, load(text).unwrap())).collect();
-        let before = before.map(|folder| {
-            let names = rwlease::scripts().map(|script| script.name());
-            let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}.lua"));
-            names.map(|name| (name, load(&text(name).unwrap()).unwrap())).collect()
-        });
-        ScriptBench { connection, digests, before, ids: 0, leases: 0, rounds }
+        ScriptBench { connection, digests, ids: 0, leases: 0, rounds }
     }
 
     /// Time by the number of readers. It should be constant.
@@ -320,44 +307,27 @@ impl ScriptBench {
 
     /// Calls beside holders and waiters, each of a lock of its own.
     fn contended(&mut self, goals: &mut Goals) {
-        let mut best = vec![[f64::INFINITY; 2]; CONTENDED.len() + 1];
+        let mut best = [f64::INFINITY; CONTENDED.len() + 1];
         for _ in 0..self.rounds.min(CONTENDED_ROUNDS) {
-            for side in 0..1 + usize::from(self.before.is_some()) {
-                for (row, best) in best.iter_mut().enumerate() {
-                    best[side] = best[side].min(match CONTENDED.get(row) {
-                        Some(&(_, from, call, _)) => self.contended_call(from, call),
-                        None => self.crowd(),
-                    });
-                }
-                self.change_sides();
+            for (row, best) in best.iter_mut().enumerate() {
+                *best = best.min(match CONTENDED.get(row) {
+                    Some(&(_, from, call, _)) => self.contended_call(from, call),
+                    None => self.crowd(),
+                });
             }
         }
         let mut table = Table::new(&["contended, µs", "server time", "of a free acquire"]);
-        if self.before.is_some() {
-            table.head.extend(["before".into(), "of before".into()]);
-        }
         let names = CONTENDED.map(|(name, ..)| name);
         let names =
             names.into_iter().chain(["grant_waiters: lets in as many as it may, of 10,000"]);
-        let free = best[0][0];
-        for (at, (name, [time, before])) in names.zip(best).enumerate() {
-            let mut words = vec![name.into(), format!("{time:.1}"), format!("{:.2}", time / free)];
-            if self.before.is_some() {
-                words.extend([format!("{before:.1}"), format!("{:.2}", time / before)]);
-            }
-            table.add(words);
+        let free = best[0];
+        for (at, (name, time)) in names.zip(best).enumerate() {
+            table.add([name.into(), format!("{time:.1}"), format!("{:.2}", time / free)]);
             if let Some(&(_, _, _, most)) = CONTENDED.get(at).filter(|row| row.3.is_finite()) {
                 goals.at_most(format!("{name}: of a free acquire"), most, time / free);
             }
         }
         print!("\n{table}");
-    }
-
-    /// Uses the scripts before, or again those of now.
-    fn change_sides(&mut self) {
-        if let Some(before) = &mut self.before {
-            std::mem::swap(before, &mut self.digests);
-        }
     }
 
     fn contended_call(&mut self, from: &str, call: Contended) -> f64 {
@@ -422,54 +392,6 @@ impl ScriptBench {
         self.time(&calls)
     }
 
-    /// A plain reader comes and goes beside cached readers, and beside as many plain ones.
-    fn beside_cached_readers(&mut self) {
-        let mut best = [[[f64::INFINITY; 2]; 2]; READER_COUNTS.len()];
-        let mut keys = Vec::new();
-        for size in READER_COUNTS {
-            keys.push(["f", "fk"].map(|flags| {
-                let key = format!("beside:{size}:{flags}");
-                let calls: Vec<Call> = (0..size)
-                    .map(|_| {
-                        let args = ["-", "0", &self.id(), &LEASE.to_string(), flags, "1", "3x"];
-                        Call::new("acquire_read", &key, &args)
-                    })
-                    .collect();
-                self.run(&calls);
-                key
-            }));
-        }
-        for _ in 0..self.rounds {
-            for (keys, best) in keys.iter().zip(&mut best) {
-                for (key, best) in keys.iter().zip(best) {
-                    let mut readers = VecDeque::new();
-                    let join: Vec<Call> =
-                        (0..CALLS).map(|_| self.acquire_read(key, &mut readers)).collect();
-                    let leave = |id: &String| Call::new("release", key, &["-", id]);
-                    let leave: Vec<Call> = readers.iter().map(leave).collect();
-                    for (best, calls) in best.iter_mut().zip([join, leave]) {
-                        *best = best.min(self.time(&calls));
-                    }
-                }
-            }
-        }
-        let mut table = Table::new(&[
-            "a plain reader, µs, beside",
-            "acquire",
-            "release",
-            "beside as many plain ones: acquire",
-            "release",
-        ]);
-        for (size, [[acquire, release], [cached_acquire, cached_release]]) in
-            READER_COUNTS.into_iter().zip(best)
-        {
-            let times = [cached_acquire, cached_release, acquire, release];
-            let times = times.map(|time| format!("{time:.1}"));
-            table.add([format!("{size} cached readers")].into_iter().chain(times));
-        }
-        print!("\n{table}");
-    }
-
     /// Acquires, renews and releases permits beside holders of one permit each, and reads beside as
     /// many readers.
     fn semaphores(&mut self, goals: &mut Goals) {
@@ -521,48 +443,6 @@ impl ScriptBench {
         let (id, lease) = (self.id(), LEASE.to_string());
         let what = if script == "acquire_read" { ["f", "1"] } else { ["1", "100000"] };
         (Call::new(script, key, &["-", "0", &id, &lease, what[0], what[1], "3x"]), id)
-    }
-
-    /// The commands that the scripts call for an uncontended lock.
-    fn inner_calls(&mut self) {
-        let id = &self.id();
-        let (take, release) = (try_args(id, "30000"), ["-", id]);
-        let now = "1785000900000";
-        let mut table = Table::new(&["commands that a script calls", "how many", "which"]);
-        for (name, script, prefix, args) in [
-            ("acquire to write", "acquire_write", "alone", &take[..]),
-            ("renew a write", "renew", "alone", &[]),
-            ("release a write", "release", "alone", &release),
-            ("acquire to read", "acquire_read", "alone", &take),
-            ("renew a read", "renew", "alone", &[]),
-            ("release a read", "release", "alone", &release),
-            (
-                "published, acquire",
-                "published acquire",
-                "published",
-                &["10000", "1000", "3000", now],
-            ),
-            ("published, release", "published release", "published", &[now]),
-        ] {
-            let mut calls = calls(script, prefix, args);
-            if script == "renew" {
-                for call in &mut calls {
-                    *call = self.renewal(script, &call.key, id, "35000");
-                }
-            }
-            let mut stats = self.stats(&calls);
-            stats.retain(|name, _| {
-                !["evalsha", "config|resetstat", "config", "info"].contains(&name.as_str())
-            });
-            let each = |stat: &Stat| stat.calls / calls.len() as f64;
-            let all: f64 = stats.values().map(each).sum();
-            let which: Vec<String> = stats
-                .iter()
-                .map(|(name, stat)| format!("{} {}", name.to_uppercase(), each(stat)))
-                .collect();
-            table.add([name.into(), all.to_string(), which.join(", ")]);
-        }
-        print!("\n{table}");
     }
 
     /// The memory of a lock, and of a reader and a waiter among many of one lock.
@@ -630,17 +510,15 @@ impl ScriptBench {
 
     /// The server's time for each call, in microseconds. All calls run the same script.
     fn time(&mut self, calls: &[Call]) -> f64 {
-        let stat = &self.stats(calls)["evalsha"];
-        stat.micros / stat.calls
-    }
-
-    /// The server's counts for these calls, by command.
-    fn stats(&mut self, calls: &[Call]) -> BTreeMap<String, Stat> {
         cmd("CONFIG").arg("RESETSTAT").exec(&mut self.connection).unwrap();
         self.run(calls);
         let info: String = cmd("INFO").arg("commandstats").query(&mut self.connection).unwrap();
-        let lines = info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
-        lines.map(|(name, stat)| (name.to_owned(), Stat::of(stat))).collect()
+        let stat = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).unwrap();
+        let number = |name| -> f64 {
+            let part = stat.split(',').find_map(|part| part.strip_prefix(name));
+            part.unwrap().parse().unwrap()
+        };
+        number("usec=") / number("calls=")
     }
 
     fn run(&mut self, calls: &[Call]) {
@@ -696,22 +574,6 @@ fn waiting_args(id: &str, of_permits: bool) -> [&str; 8] {
 /// The arguments of a try.
 fn try_args<'a>(id: &'a str, lease: &'a str) -> [&'a str; 7] {
     ["-", "0", id, lease, "f", "1", "3x"]
-}
-
-/// The counts of one command.
-struct Stat {
-    calls: f64,
-    micros: f64,
-}
-
-impl Stat {
-    fn of(line: &str) -> Stat {
-        let number = |name| {
-            let part = line.split(',').find_map(|part| part.strip_prefix(name));
-            part.unwrap().parse().unwrap()
-        };
-        Stat { calls: number("calls="), micros: number("usec=") }
-    }
 }
 
 /// The same call for each lock of a round.

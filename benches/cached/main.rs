@@ -58,7 +58,6 @@ async fn main() -> Result<ExitCode> {
     recall_latency(&clients, &mut goals).await?;
     recall_latency_without_push(&target, &mut goals).await?;
     keepalive_cost(&clients[0], &target, &mut goals).await?;
-    memory(&clients[0], &target).await?;
     drop(clients);
     reader_fleet(&target, rounds).await?;
     print!("{goals}");
@@ -307,32 +306,6 @@ async fn scripts_run(target: &BenchCluster) -> Result<u64> {
         scripts += node.calls("evalsha").await?;
     }
     Ok(scripts)
-}
-
-/// The memory of a lock's key, by the kind of hold.
-async fn memory(locks: &Client, target: &BenchCluster) -> Result {
-    let mut table = Table::new(&["one holder, bytes of its key", "write", "read"]);
-    for cache in [false, true] {
-        let mut row = vec![if cache { "cached" } else { "plain" }.to_owned()];
-        for writes in [true, false] {
-            let name = format!("order:{}", 2 * usize::from(cache) + usize::from(writes));
-            let lock = cached(locks, &name);
-            let plain = locks.rwlock(&name)?;
-            let (mut writing, mut reading) = (None, None);
-            match (cache, writes) {
-                (true, _) => fill_cache(&lock, writes).await,
-                (false, true) => writing = Some(plain.write().await?),
-                (false, false) => reading = Some(plain.read().await?),
-            }
-            let master = target.master_of(plain.slot().get()).await?;
-            let usage = format!("MEMORY USAGE rwlease:{name}");
-            row.push(target.node(master).run_words::<u64>(&usage).await?.to_string());
-            drop((writing, reading));
-        }
-        table.add(<[String; 3]>::try_from(row).unwrap());
-    }
-    println!("{table}");
-    Ok(())
 }
 
 /// A thousand clients read twenty times a second, and one client writes once a second.

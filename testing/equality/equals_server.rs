@@ -6,7 +6,7 @@ use rwlease::embedded::EmbeddedCluster;
 
 use crate::engine::Engine;
 use crate::judge::Judge;
-use crate::real::{RealConnection, RealServer};
+use crate::real::{RealConnection, start_server};
 
 /// Values as Lua writes them, many of them odd.
 const VALUES: &str = r"
@@ -242,8 +242,8 @@ const FULL_MEMORY_SCRIPTS: &[&str] = &[
 
 #[test]
 fn scripts_and_commands_answer_as_on_a_server() {
-    let server = RealServer::start(false);
-    let mut real = server.connect();
+    let server = start_server();
+    let mut real = RealConnection::to(&server);
     let engine = Engine::start(EmbeddedCluster::builder(), iter::empty());
     let judge = Judge::of(&mut real);
 

@@ -1,22 +1,24 @@
 //! While a slot moves, the engine answers as a real cluster does: both take the same steps.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rwlease::Slot;
 use rwlease::embedded::EmbeddedCluster;
 use rwlease::testing::{CommandConnection, EmbeddedServers};
 use rwlease_core::resp::{Command, RespValue};
+use testkit::{Cluster, ClusterConfig, SlotMigration};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::at_once;
 use crate::judge::Judge;
-use crate::real::{RealConnection, RealServer};
+use crate::real::RealConnection;
 
 /// Two masters with half of the slots each, real ones and embedded ones. The slot of `{t}` is the
 /// first one's.
 struct Pair {
-    real: [(RealServer, RealConnection); 2],
+    runtime: Runtime,
+    cluster: Cluster,
+    real: [RealConnection; 2],
     judge: Judge,
     engine: EmbeddedCluster,
     embedded: [Arc<dyn CommandConnection>; 2],
@@ -89,7 +91,7 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
     for key in [first, third] {
         pair.query(SOURCE, &["EVAL", HSET, "1", key]);
     }
-    pair.open(slot);
+    let step = pair.open(slot);
     for server in [SOURCE, TARGET] {
         for asking in [false, true] {
             for command in [
@@ -130,7 +132,7 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
     pair.step = "the key has moved";
     pair.query(TARGET, &["ASKING"]);
     pair.query(TARGET, &["EVAL", "return redis.call('HSET', KEYS[1], 'f', 'moved')", "1", first]);
-    pair.close(slot, first);
+    pair.close(slot, step);
     for server in [SOURCE, TARGET] {
         pair.query(server, &["EVAL", HGET, "1", first]);
         pair.query(server, &["EVAL", HGET, "1", second]);
@@ -144,36 +146,20 @@ fn a_moving_slot_is_answered_for_as_by_a_cluster() {
 
 impl Pair {
     fn start() -> Self {
-        let mut real = [(); 2].map(|()| {
-            let server = RealServer::start(true);
-            let connection = server.connect();
-            (server, connection)
-        });
-        for (index, (_, connection)) in real.iter_mut().enumerate() {
-            let (start, end) = (8192 * index, 8192 * index + 8191);
-            order(connection, &format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
-            order(connection, &format!("CLUSTER ADDSLOTSRANGE {start} {end}"));
-        }
-        let [(_, source), (target, _)] = &mut real;
-        order(source, &format!("CLUSTER MEET 127.0.0.1 {} {}", target.port(), target.bus_port()));
-        let deadline = Instant::now() + Duration::from_secs(60);
-        for (_, connection) in &mut real {
-            while !is_ready(connection) {
-                assert!(Instant::now() < deadline, "the cluster does not come up");
-                thread::sleep(Duration::from_millis(20));
-            }
-        }
-        let judge = Judge::of(&mut real[SOURCE].1);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let cluster = runtime.block_on(Cluster::start_with(ClusterConfig::of(2, 0))).unwrap();
+        let mut real = [SOURCE, TARGET].map(|node| RealConnection::to(cluster.node(node)));
+        let judge = Judge::of(&mut real[SOURCE]);
         let engine = EmbeddedCluster::builder().masters(2).replicas(0).build();
         let connector = engine.connector();
         let addresses = engine.addresses();
         let embedded = [SOURCE, TARGET]
             .map(|server| at_once(connector.connect(&addresses[server], None)).unwrap());
-        Pair { real, judge, engine, embedded, step: "", wrong: Vec::new() }
+        Pair { runtime, cluster, real, judge, engine, embedded, step: "", wrong: Vec::new() }
     }
 
     fn query(&mut self, server: usize, command: &[&str]) {
-        let expected = self.real[server].1.query(command);
+        let expected = self.real[server].query(command);
         let expected = self.essence(expected);
         let actual = at_once(self.embedded[server].call(Command::from_words(command))).unwrap();
         let actual = self.essence(actual);
@@ -195,7 +181,7 @@ impl Pair {
             other => return other,
         };
         for (index, address) in self.engine.addresses().iter().enumerate() {
-            let real = format!("127.0.0.1:{}", self.real[index].0.port());
+            let real = format!("127.0.0.1:{}", self.cluster.node(index).port());
             let name = format!("server {index}");
             error.message =
                 error.message.replace(&real, &name).replace(&address.to_string(), &name);
@@ -203,39 +189,16 @@ impl Pair {
         RespValue::Error(error)
     }
 
-    fn open(&mut self, slot: Slot) {
-        let (source, target) = (self.id(SOURCE), self.id(TARGET));
-        let setslot = format!("CLUSTER SETSLOT {slot}");
-        order(&mut self.real[TARGET].1, &format!("{setslot} IMPORTING {source}"));
-        order(&mut self.real[SOURCE].1, &format!("{setslot} MIGRATING {target}"));
+    fn open(&mut self, slot: Slot) -> SlotMigration {
         assert!(self.engine.faults().begin_move(slot, TARGET));
+        let opening = self.cluster.begin_migration(slot.get(), TARGET);
+        self.runtime.block_on(opening).unwrap()
     }
 
-    fn close(&mut self, slot: Slot, key: &str) {
-        let (id, port) = (self.id(TARGET), self.real[TARGET].0.port());
-        let migrate = format!("MIGRATE 127.0.0.1 {port} {key} 0 60000 REPLACE");
-        order(&mut self.real[SOURCE].1, &migrate);
-        for server in [TARGET, SOURCE] {
-            order(&mut self.real[server].1, &format!("CLUSTER SETSLOT {slot} NODE {id}"));
-        }
+    fn close(&mut self, slot: Slot, step: SlotMigration) {
+        let moving = self.cluster.replace_keys(step);
+        assert_eq!(self.runtime.block_on(moving).unwrap(), 1);
+        self.runtime.block_on(self.cluster.finish_migration(step)).unwrap();
         assert!(self.engine.faults().finish_move(slot));
     }
-
-    fn id(&mut self, server: usize) -> String {
-        match self.real[server].1.query(&["CLUSTER", "MYID"]) {
-            RespValue::String(id) => String::from_utf8_lossy(&id).into_owned(),
-            other => panic!("no id: {other:?}"),
-        }
-    }
-}
-
-/// A command of an operator.
-fn order(connection: &mut RealConnection, command: &str) {
-    let words: Vec<&str> = command.split(' ').collect();
-    assert_eq!(connection.query(&words), RespValue::String("OK".into()), "{command}");
-}
-
-fn is_ready(connection: &mut RealConnection) -> bool {
-    let info = connection.query(&["CLUSTER", "INFO"]);
-    matches!(info, RespValue::String(info) if info.windows(16).any(|part| part == b"cluster_state:ok"))
 }

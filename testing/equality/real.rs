@@ -1,11 +1,12 @@
 //! Real servers to compare the engine with.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rwlease_core::resp::{RespValue, ServerError};
+use rwlease::testing::{Decoder, Frame};
+use rwlease_core::resp::{Command, RespValue};
 use testkit::{EXPIRE_TIME, Server, ServerSettings};
 use tokio::runtime::Builder;
 
@@ -13,66 +14,42 @@ use crate::Words;
 use crate::judge::Judge;
 use crate::side::CommandServer;
 
-/// A server that ends when this is dropped.
-pub struct RealServer(Server);
-
-impl RealServer {
-    pub fn start(is_cluster: bool) -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let settings = ServerSettings { cluster: is_cluster, ..ServerSettings::default() };
-        RealServer(runtime.block_on(Server::start(&settings)).unwrap())
-    }
-
-    pub fn port(&self) -> u16 {
-        self.0.port()
-    }
-
-    /// The port for the other servers of a cluster.
-    pub fn bus_port(&self) -> u16 {
-        self.0.bus_port()
-    }
-
-    pub fn connect(&self) -> RealConnection {
-        let stream = TcpStream::connect(self.0.address()).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        RealConnection(BufReader::new(stream))
-    }
+/// Starts a server, which ends when this is dropped.
+pub fn start_server() -> Server {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(Server::start(&ServerSettings::default())).unwrap()
 }
 
 /// A connection that speaks RESP2.
-pub struct RealConnection(BufReader<TcpStream>);
+pub struct RealConnection {
+    stream: TcpStream,
+    decoder: Decoder,
+}
 
 impl RealConnection {
+    pub fn to(server: &Server) -> RealConnection {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        RealConnection { stream, decoder: Decoder::default() }
+    }
+
     pub fn query<W: AsRef<[u8]>>(&mut self, words: &[W]) -> RespValue {
-        self.0.get_mut().write_all(&request(words)).unwrap();
+        self.stream.write_all(&request(words)).unwrap();
         self.reply()
     }
 
     pub fn reply(&mut self) -> RespValue {
-        let mut line = Vec::new();
-        self.0.read_until(b'\n', &mut line).unwrap();
-        assert!(line.ends_with(b"\r\n"), "the server closed the connection");
-        let rest = &line[1..line.len() - 2];
-        let text = String::from_utf8_lossy(rest);
-        match &line[..1] {
-            b"+" => RespValue::String(Bytes::copy_from_slice(rest)),
-            b"-" => RespValue::Error(ServerError::parse(&text)),
-            b":" => RespValue::Int(text.parse().unwrap()),
-            b"$" => match text.parse::<usize>() {
-                Err(_) => RespValue::Nil,
-                Ok(length) => {
-                    let mut bytes = vec![0; length + 2];
-                    self.0.read_exact(&mut bytes).unwrap();
-                    bytes.truncate(length);
-                    RespValue::String(bytes.into())
-                }
-            },
-            b"*" => match text.parse::<usize>() {
-                Err(_) => RespValue::Nil,
-                Ok(length) => RespValue::Array((0..length).map(|_| self.reply()).collect()),
-            },
-            _ => panic!("unexpected reply: {text}"),
+        loop {
+            match self.decoder.next_frame().unwrap() {
+                Some(Frame::Reply(reply)) => return reply,
+                Some(push) => panic!("unexpected: {push:?}"),
+                None => {}
+            }
+            let mut bytes = [0; 4096];
+            let length = self.stream.read(&mut bytes).unwrap();
+            assert!(length > 0, "the server closed the connection");
+            self.decoder.read_buffer().extend_from_slice(&bytes[..length]);
         }
     }
 }
@@ -82,17 +59,17 @@ pub struct RealSubscriber {
     pub judge: Judge,
     connection: RealConnection,
     listener: RealConnection,
-    _server: RealServer,
+    _server: Server,
 }
 
 impl RealSubscriber {
     pub fn start(channels: impl Iterator<Item = String>) -> RealSubscriber {
-        let server = RealServer::start(false);
-        let mut listener = server.connect();
+        let server = start_server();
+        let mut listener = RealConnection::to(&server);
         for channel in channels {
             listener.query(&["SSUBSCRIBE", &channel]);
         }
-        let mut connection = server.connect();
+        let mut connection = RealConnection::to(&server);
         let judge = Judge::of(&mut connection);
         RealSubscriber { judge, connection, listener, _server: server }
     }
@@ -104,13 +81,13 @@ impl CommandServer for RealSubscriber {
         let known = |command: &Words| match &command[..] {
             [name, key] if self.judge.is_old() && name == b"PEXPIRETIME" => {
                 let script = format!("{EXPIRE_TIME}return expire_time");
-                request(&[b"EVAL", script.as_bytes(), b"1", key])
+                request([b"EVAL", script.as_bytes(), b"1", key])
             }
             command => request(command),
         };
-        let requests: Vec<Vec<u8>> = commands.iter().map(known).collect();
-        self.connection.0.get_mut().write_all(&requests.concat()).unwrap();
-        requests.iter().map(|_| self.connection.reply()).collect()
+        let requests: Vec<u8> = commands.iter().flat_map(known).collect();
+        self.connection.stream.write_all(&requests).unwrap();
+        commands.iter().map(|_| self.connection.reply()).collect()
     }
 
     fn messages(&mut self) -> Vec<(Bytes, Bytes)> {
@@ -141,12 +118,7 @@ fn message(reply: &RespValue) -> Option<(Bytes, Bytes)> {
     }
 }
 
-fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
-    let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        let word = word.as_ref();
-        request.extend(format!("${}\r\n", word.len()).bytes());
-        request.extend(word.iter().chain(b"\r\n"));
-    }
-    request
+fn request<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> Vec<u8> {
+    let command = Command::from_words(words);
+    [format!("*{}\r\n", command.word_count()).as_bytes(), command.bytes()].concat()
 }

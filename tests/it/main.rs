@@ -25,7 +25,6 @@ mod client_records;
 #[cfg(feature = "native")]
 mod connecting;
 #[cfg(feature = "embedded")]
-mod crowds;
 mod election;
 #[cfg(feature = "native")]
 mod errors;
@@ -59,7 +58,6 @@ mod semaphore;
 mod set_nx_mutex;
 #[cfg(feature = "embedded")]
 mod shutdown_and_drop;
-mod slots;
 mod status;
 mod stray_replies;
 #[cfg(feature = "embedded")]

@@ -7,9 +7,7 @@ use std::time::Duration;
 use futures::future::{OptionFuture, join_all};
 use redis::cmd;
 use rwlease::guard::TwoKeyGuard;
-use rwlease::{
-    Client, ErrorKind, LockMode, ReadGuard, ReleaseOutcome, RwLock, Slot, TwoKeyRwLock, WriteGuard,
-};
+use rwlease::{Client, ErrorKind, LockMode, ReleaseOutcome, RwLock, Slot, TwoKeyRwLock};
 use testkit::ExclusionCheck;
 use testkit::published::TwoKeys;
 use testkit::{
@@ -367,12 +365,8 @@ async fn two_key_lock_in_a_moving_slot_is_unavailable_and_can_be_released() -> R
     Ok(())
 }
 
-/// The longest time of the work, and the longest wait for each lock of a task that takes both. As
-/// in `docs/migrating.md`, but more patient.
-const WORK: Duration = Duration::from_secs(30);
+/// The longest wait for the two keys of a task that takes both locks.
 const PATIENCE: Duration = Duration::from_secs(29);
-/// No longer than the old fleet's lease, because of the readers.
-const LEASE_OF_BOTH: Duration = LEASE;
 
 /// One member of a fleet on its way from the two-key lock to the single hash.
 enum Member {
@@ -384,91 +378,38 @@ enum Member {
     New(RwLock),
 }
 
-/// What a member holds while it works.
-enum Held<'a> {
-    Old(&'a TwoKeys, LockMode),
-    Both(TwoKeyGuard, Hash),
-    New(Hash),
-}
-
-/// The single hash, held.
-enum Hash {
-    Read(ReadGuard),
-    Write(WriteGuard),
-}
-
 impl Member {
-    async fn take(&self, mode: LockMode) -> Result<Held<'_>> {
+    /// Takes the lock, works, and releases in the opposite order.
+    async fn work(&self, mode: LockMode, inside: &ExclusionCheck) -> Result {
+        let writes = mode == LockMode::Write;
         match self {
-            Member::Old(old) => {
-                let acquire = async || match mode {
-                    LockMode::Read => old.acquire_read().await,
-                    LockMode::Write => old.acquire_write().await,
-                };
-                while !acquire().await? {
+            Member::Old(old) if writes => {
+                while !old.acquire_write().await? {
                     sleep(Duration::from_millis(5)).await;
                 }
-                Ok(Held::Old(old, mode))
+                inside.writes().await;
+                old.release_write().await?;
+            }
+            Member::Old(old) => {
+                while !old.acquire_read().await? {
+                    sleep(Duration::from_millis(5)).await;
+                }
+                inside.reads().await;
+                old.release_read().await?;
             }
             Member::Both(old, new) => {
-                let (legacy, hash) =
-                    take_both(old, new, mode, LEASE_OF_BOTH).await?.expect("in time");
-                Ok(Held::Both(legacy, hash))
-            }
-            Member::New(new) => Ok(Held::New(Hash::take(new, mode).await?)),
-        }
-    }
-}
-
-async fn take_both(
-    old: &TwoKeyRwLock,
-    new: &RwLock,
-    mode: LockMode,
-    lease: Duration,
-) -> Result<Option<(TwoKeyGuard, Hash)>> {
-    let legacy = match mode {
-        LockMode::Read => old.read(lease, PATIENCE).await?,
-        LockMode::Write => old.write(lease, PATIENCE).await?,
-    };
-    let hash = Hash::take(new, mode).await?;
-    let lasts = legacy.remaining() >= WORK;
-    Ok(lasts.then_some((legacy, hash)))
-}
-
-impl Hash {
-    async fn take(lock: &RwLock, mode: LockMode) -> Result<Hash> {
-        Ok(match mode {
-            LockMode::Read => Hash::Read(lock.read().timeout(PATIENCE).max_hold(WORK).await?),
-            LockMode::Write => Hash::Write(lock.write().timeout(PATIENCE).max_hold(WORK).await?),
-        })
-    }
-
-    async fn release(self) -> Result {
-        let released = match self {
-            Hash::Read(guard) => guard.release().await?,
-            Hash::Write(guard) => guard.release().await?,
-        };
-        assert_eq!(released, ReleaseOutcome::Released);
-        Ok(())
-    }
-}
-
-impl Held<'_> {
-    /// Releases in the opposite order.
-    async fn release(self) -> Result {
-        match self {
-            Held::Old(old, LockMode::Read) => old.release_read().await?,
-            Held::Old(old, LockMode::Write) => old.release_write().await?,
-            Held::Both(old, new) => {
-                new.release().await?;
-                let (mode, released) = (old.mode(), old.release().await?);
+                let legacy = match mode {
+                    LockMode::Read => old.read(LEASE, PATIENCE).await?,
+                    LockMode::Write => old.write(LEASE, PATIENCE).await?,
+                };
+                assert_eq!(inside.takes(new, writes).await?, ReleaseOutcome::Released);
+                let released = legacy.release().await?;
                 // By now the readers' key may belong to another reader.
-                assert!(
-                    released == ReleaseOutcome::Released || mode == LockMode::Read,
-                    "{released:?}"
-                );
+                assert!(released == ReleaseOutcome::Released || !writes, "{released:?}");
             }
-            Held::New(new) => new.release().await?,
+            Member::New(new) => {
+                assert_eq!(inside.takes(new, writes).await?, ReleaseOutcome::Released);
+            }
         }
         Ok(())
     }
@@ -482,15 +423,11 @@ async fn work_together(step: &'static str, members: [Member; 4], one_reader: boo
         tokio::spawn(async move {
             for _ in 0..15 {
                 if number % 2 == 0 {
-                    let held = member.take(LockMode::Write).await?;
-                    inside.writes().await;
-                    held.release().await?;
+                    member.work(LockMode::Write, &inside).await?;
                 } else {
                     let alone = one_reader.then(|| reading.lock());
                     let _alone = OptionFuture::from(alone).await;
-                    let held = member.take(LockMode::Read).await?;
-                    inside.reads().await;
-                    held.release().await?;
+                    member.work(LockMode::Read, &inside).await?;
                 }
             }
             Ok::<_, testkit::Error>(())
@@ -522,18 +459,4 @@ async fn two_key_fleet_migrates_to_rwlock() -> Result {
         .await?;
     work_together("both and new", [both().await?, both().await?, new().await?, new().await?], false)
         .await
-}
-
-#[tokio::test]
-async fn two_key_migration_with_too_little_lease_left_does_not_start() -> Result {
-    let (server, old, _) = stage().await?;
-    let new = connect(&[server.url()]).await?.rwlock(NAME)?;
-    for mode in [LockMode::Write, LockMode::Read] {
-        assert!(take_both(&old, &new, mode, LEASE_OF_BOTH).await?.is_some());
-        // As if the wait for the hash had used up the time.
-        assert!(take_both(&old, &new, mode, WORK).await?.is_none());
-    }
-    let _ = old.write(LEASE, PATIENCE).await?.release().await?;
-    let _ = new.write().timeout(PATIENCE).await?.release().await?;
-    Ok(())
 }

@@ -30,7 +30,6 @@ mod lease_changes;
 mod mutex;
 mod push;
 mod queueing;
-mod random;
 mod release_until;
 mod rights;
 mod semaphore;

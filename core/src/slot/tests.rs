@@ -8,6 +8,16 @@ fn known_slots() {
     {
         assert_eq!(Slot::of(key).get(), slot, "{key}");
     }
+    for (key, slot) in [
+        (&b"{\0}"[..], 0),
+        (b"\0{a}\0", 15495),
+        (b"{\r\n}x", 5910),
+        (b"a{\xff\xfe}b", 3374),
+        (b"\xff{\xff}\xff", 7920),
+        ("schlüssel:{€}".as_bytes(), 1997),
+    ] {
+        assert_eq!(Slot::of(key).get(), slot, "{}", key.escape_ascii());
+    }
 }
 
 #[test]

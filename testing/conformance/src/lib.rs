@@ -40,7 +40,6 @@ macro_rules! with_lock_tests {
             fenced_writer_of_an_accepted_transfer_takes_over
             write_of_many_tasks_excludes_each_other
             shutdown_gives_everything_back
-            invalid_name_lease_or_timeout_is_refused
             status_names_the_client_of_the_holder
         }
     };
@@ -64,18 +63,10 @@ macro_rules! lock_tests {
     };
 }
 
-/// Makes a test of each function of [`servers`]. Some start their own servers over that backend;
-/// the others run on a cluster with that many masters and replicas, which `$start` starts.
+/// Makes a test of each function of [`servers`], on a cluster with that many masters and replicas,
+/// which `$start` starts.
 #[macro_export]
 macro_rules! server_tests {
-    (in $backend:expr; $($test:ident)*) => {
-        $(
-            #[tokio::test(flavor = "multi_thread")]
-            async fn $test() -> testkit::Result {
-                $crate::servers::$test($backend).await
-            }
-        )*
-    };
     (by $start:expr; on $masters:literal masters with $replicas:literal: $($test:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread")]
@@ -93,6 +84,7 @@ macro_rules! server_tests {
             connections_that_are_cut_cost_nothing
             locks_are_taken_while_their_slot_migrates
             exclusion_holds_while_slots_move
+            held_leases_survive_slot_moves_under_load
             waiter_whose_slot_moves_is_granted_at_the_new_master
         }
         $crate::server_tests! { by $start; on 3 masters with 1:
@@ -108,10 +100,6 @@ macro_rules! server_tests {
         }
     };
     ($backend:expr) => {
-        $crate::server_tests! { in $backend;
-            failures_to_connect_are_told_apart
-            a_single_server_will_do
-        }
         $crate::server_tests! { by $crate::site::real($backend) }
     };
     ($backend:expr, with push) => {

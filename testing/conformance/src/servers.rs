@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::LONG;
 use super::site::Servers;
 use testkit::{
-    Backend, ExclusionCheck, PollLimit, Result, ServerSettings, StandaloneServer,
-    is_subscribed_waiter, spawn_write, wait_for_waiters, wait_renewed,
+    ExclusionCheck, PollLimit, Result, is_subscribed_waiter, spawn_write, wait_for_waiters,
+    wait_renewed,
 };
 
 /// The beginning of a lock's key.
@@ -341,28 +341,5 @@ pub async fn a_frozen_master_is_left(servers: &impl Servers) -> Result {
     let next = timeout(LONG, lock.write()).await??;
     assert!(next.fencing_token().get() > token);
     servers.thaw(master).await?;
-    Ok(())
-}
-
-pub async fn failures_to_connect_are_told_apart(backend: Backend) -> Result {
-    let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
-    let right = server.url();
-    assert!(backend.connect(Client::builder(), &[&right]).await.is_ok());
-    let wrong = right.replace("secret", "wrong");
-    assert_ne!(right, wrong);
-    let error = backend.connect(Client::builder(), &[wrong]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
-    server.kill()?;
-    let error = backend.connect(Client::builder(), &[&right]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    Ok(())
-}
-
-pub async fn a_single_server_will_do(backend: Backend) -> Result {
-    let server = StandaloneServer::start().await?;
-    let locks = backend.connect(Client::builder(), &[server.url()]).await?;
-    let held = locks.rwlock("alone")?.write().await?;
-    assert!(locks.rwlock("alone")?.try_read().await?.is_none());
-    assert_eq!(held.release().await?, ReleaseOutcome::Released);
     Ok(())
 }

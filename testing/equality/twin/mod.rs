@@ -1,6 +1,6 @@
 //! Compares the fast paths of the scripts with the same scripts without them. Both get the same
 //! random history, and each call must give the same reply, the same hash, the same expiry and the
-//! same pushes.
+//! same pushes. The calls of a lock on the fast side must also keep all rules of a step.
 //!
 //! These differences are allowed: the expiry of a key that a usual release has left idle, and what
 //! means nothing in it; dead readers that a usual release has not looked for, and with them the

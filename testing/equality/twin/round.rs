@@ -1,6 +1,9 @@
 //! One history, run on both sides.
 
 use fastrand::Rng;
+use oracle::LockHash;
+use oracle::step::{self, Setting, first_violation};
+use rwlease_core::resp::RespValue;
 
 use crate::random_calls::{Call, Calls, Habits, LOCKS};
 use crate::side::{Lock, Outcome, words};
@@ -44,6 +47,8 @@ pub struct Round<'a> {
     rng: Rng,
     calls: Calls,
     us: u64,
+    /// The latest time so far.
+    latest: u64,
     /// The most ms between two usual calls.
     pace: u64,
     /// Of this many calls, 45 are by a holder.
@@ -105,6 +110,7 @@ impl Round<'_> {
         let (locks, cached) = (habits.locks, habits.cached);
         Round {
             us: BEGINNING * 1_000_000 + rng.u64(..1_000_000),
+            latest: 0,
             calls: Calls::with(rng.fork(), habits),
             pace,
             by_holders,
@@ -144,8 +150,54 @@ impl Round<'_> {
         self.left_over = call.keys.first().filter(|_| says_more(&quick.reply)).cloned();
         self.count(&call, &quick, &slow);
         difference::compare(&self.twins.pair, &call, &quick, &slow, self.us / 1000)?;
+        self.judge(&call, &quick)?;
         difference::go_on(&mut self.twins.pair, &call, quick, &slow);
         Ok(())
+    }
+
+    /// The call must keep the rules of a lock.
+    fn judge(&self, call: &Call, quick: &Outcome) -> Result<(), String> {
+        let args: Result<Vec<&str>, _> = call.args.iter().map(|it| str::from_utf8(it)).collect();
+        let (Ok(args), [key], [after]) = (args, &call.keys[..], &quick.locks[..]) else {
+            return Ok(());
+        };
+        let reply: Vec<String> = match &quick.reply {
+            RespValue::String(text) => {
+                String::from_utf8_lossy(text).split(' ').map(str::to_owned).collect()
+            }
+            RespValue::Error(_) => return Ok(()),
+            _ => Vec::new(),
+        };
+        // Lua reads numbers such as 0x10, too. No client names a token that is greater than all.
+        let is_odd = |word: &&str| match word.parse::<f64>() {
+            Ok(number) => number >= 2f64.powi(53) || word.parse::<u64>().is_err(),
+            Err(_) => word.starts_with([' ', '0']),
+        };
+        if self.is_foreign || args.iter().any(is_odd) {
+            return Ok(());
+        }
+        let now = self.us / 1000;
+        let hash = |lock: &Lock| LockHash { now, ..lock.decode() };
+        let (before, after) = (self.twins.pair.locks.get(key).map(hash), &hash(after));
+        let setting = Setting {
+            newest: before.as_ref().map(|before| before.number("fence")),
+            skew: self.latest / 1000 - now,
+            is_memory_full: self.twins.pair.is_full,
+            ..Setting::default()
+        };
+        let (script, before) = (call.script, before.as_ref());
+        let step = step::Step { script, args, reply: &reply, before, after, setting };
+        match first_violation(&step, |_| true) {
+            Some(broken) => Err(format!(
+                "{}: {}, from {:#?}\n to {:#?}\n by {script} {:?}: {reply:?}",
+                broken.rule,
+                broken.what,
+                before.map(|it| &it.stored),
+                after.stored,
+                step.args
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Mostly the `grant_waiters` that a client sends when a reply says `more`.
@@ -232,6 +284,7 @@ impl Round<'_> {
             true => self.us - us.min(500_000),
             false => self.deadline_ahead().unwrap_or(self.us + us),
         };
+        self.latest = self.latest.max(self.us);
         self.twins.pair.set_time(self.us);
     }
 

@@ -1,4 +1,4 @@
-//! Seeds of several deployments, and nodes whose address another server has taken.
+//! Nodes whose address another server has taken.
 
 use std::fs;
 use std::time::Duration;
@@ -9,44 +9,17 @@ use tokio::time::Instant;
 
 use super::{PATIENCE, on_each_master, serves};
 use testkit::{
-    Cluster, ClusterConfig, ClusterNodes, ConnectBuilder, Error, PollLimit, Result, Server,
-    ServerSettings, StandaloneServer, connect,
+    Cluster, ClusterConfig, ClusterNodes, ConnectBuilder, Error, PollLimit, Result, Server, connect,
 };
 
-/// How many new clients try each mixture.
+/// How many new clients try.
 const CLIENTS: usize = 10;
-
-/// A cluster of one node, at an epoch.
-async fn lone_node(epoch: u64) -> Result<Server> {
-    let node = Server::start(&ServerSettings { cluster: true, ..Default::default() }).await?;
-    serve_all(&node, epoch).await?;
-    Ok(node)
-}
 
 /// Makes a new node a cluster of its own.
 async fn serve_all(node: &Server, epoch: u64) -> Result {
     node.run_words::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {epoch}")).await?;
     node.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>())).await?;
     serves(node).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn connect_to_seeds_of_two_deployments_is_invalid_and_names_both() -> Result {
-    // Clusters at a lower and a higher epoch, and servers without a cluster.
-    let [old, new] = [&lone_node(6).await?, &lone_node(100).await?];
-    let singles = [StandaloneServer::start().await?, StandaloneServer::start().await?];
-    let [one, other]: [&Server; 2] = [&singles[0], &singles[1]];
-    let pairs = [[old, new], [old, one], [new, one], [one, other]];
-    for pair in pairs.into_iter().flat_map(|[first, second]| [[first, second], [second, first]]) {
-        for _ in 0..CLIENTS {
-            let error = refused(connect(&pair.map(Server::url)).await)?;
-            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
-            for server in pair {
-                assert!(error.to_string().contains(&server.address()), "{error}");
-            }
-        }
-    }
-    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
