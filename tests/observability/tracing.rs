@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{Client, Slot};
+use rwlease::{CacheConfig, Client, Slot};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
@@ -106,6 +106,21 @@ impl Tape {
         }
         told
     }
+}
+
+#[tokio::test]
+async fn cancelled_request_at_the_server_of_a_cached_lock_is_told_as_cancelled() {
+    let (tape, _guard) = Tape::start();
+    let engine = EmbeddedCluster::builder().masters(1).build();
+    let uncached = Client::builder().cache(CacheConfig::default().max_cached(0));
+    let locks = uncached.connect_embedded(&engine).await.unwrap();
+    let lock = locks.rwlock("cancelled").unwrap();
+    let held = lock.write().await.unwrap();
+    let cached = lock.cached().unwrap();
+    let cancelled = cached.read().cancel_when(tokio::time::sleep(Duration::from_millis(30)));
+    assert!(cancelled.await.is_err());
+    tape.has("rwlease.acquire", "cancelled", &["seconds"]).await;
+    drop(held);
 }
 
 #[tokio::test]
