@@ -13,6 +13,8 @@ use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 
+use crate::on_drop::OnDrop;
+
 /// Why a client has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientFailure {
@@ -60,9 +62,10 @@ impl ClientHealth {
     /// As `watch`, for a task that nothing aborts: if it is dropped before its end, its runtime has
     /// ended.
     pub(crate) async fn watch_to_end(self, name: &'static str, task: impl Future<Output = ()>) {
-        let mut end = WatchedTask { health: self.clone(), is_reached: false };
+        let health = self.clone();
+        let runtime_end = OnDrop::new(move || health.fail(ClientFailure::RuntimeEnded));
         self.watch(name, task).await;
-        end.is_reached = true;
+        runtime_end.disarm();
     }
 
     fn fail(&self, failure: ClientFailure) {
@@ -76,20 +79,6 @@ impl ClientHealth {
             && !self.0.has_ended.swap(true, Ordering::AcqRel)
         {
             end();
-        }
-    }
-}
-
-/// Tells the end of a task from the end of its runtime.
-struct WatchedTask {
-    health: ClientHealth,
-    is_reached: bool,
-}
-
-impl Drop for WatchedTask {
-    fn drop(&mut self) {
-        if !self.is_reached {
-            self.health.fail(ClientFailure::RuntimeEnded);
         }
     }
 }

@@ -194,6 +194,7 @@ mod fencing_token;
 mod health;
 mod lock;
 mod locks;
+mod on_drop;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod router;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]

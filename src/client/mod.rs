@@ -47,6 +47,7 @@ use crate::clock::Clock;
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::health::{ClientFailure, catch};
 use crate::locks;
+use crate::on_drop::OnDrop;
 use crate::router::{RuntimeHandle, Transport};
 use crate::telemetry::emit_in_drop;
 
@@ -171,7 +172,7 @@ impl ClientInner {
         }
         // A subscriber may panic, and the acquisition ends all the same. It ends after its events,
         // so that they precede the end of `shutdown`.
-        let ended = effects.deregister.then(|| EndedAcquisition(self, acquisition));
+        let ended = effects.deregister.then(|| OnDrop::new(|| self.deregister(acquisition)));
         emit_in_drop(|| self.report(acquisition, &mut effects));
         drop(ended);
         effects
@@ -447,15 +448,6 @@ impl ClientInner {
 
     fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
         locks::lock(&self.registry)
-    }
-}
-
-/// An acquisition that is removed from the registry when this is dropped.
-struct EndedAcquisition<'a>(&'a ClientInner, &'a Acquisition);
-
-impl Drop for EndedAcquisition<'_> {
-    fn drop(&mut self) {
-        self.0.deregister(self.1);
     }
 }
 

@@ -24,6 +24,7 @@ const LIBRARY: Crate = Crate {
     source: "src",
     layers: &[
         "locks",
+        "on_drop",
         "backoff",
         "scripts",
         "clock",

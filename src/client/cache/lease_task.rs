@@ -18,6 +18,7 @@ use crate::client::cache::cached_lock::{CachedLock, RecallEnd};
 use crate::client::cache::telemetry;
 use crate::client::cache::{CacheTimes, UncachedReason, lease_loss};
 use crate::client::{CachePermit, ClientInner, acquire_task, manual_renewal};
+use crate::on_drop::OnDrop;
 use crate::telemetry::emit_in_drop;
 
 /// How long guards may stay after the gate was closed before the server is told that the lease is
@@ -30,37 +31,25 @@ const TOKEN_BLOCK_DURATION: Duration = Duration::from_millis(1);
 /// Starts the task on the runtime of the client. The caller's runtime may end before the client, or
 /// not always run.
 pub(super) fn spawn(cached_lock: &Arc<CachedLock>) {
-    let task = run_until_idle(TaskDropGuard { cached_lock: cached_lock.clone(), is_done: false });
+    let owner = cached_lock.clone();
+    // The task can be dropped with its runtime at any point.
+    let end_of_runtime = OnDrop::new(move || owner.send_all_to_server(false, None));
+    let task = run_until_idle(cached_lock.clone(), end_of_runtime);
     cached_lock.client.spawn("task of a cached lock", task);
 }
 
 /// Runs until no local request waits and no lease is left.
-async fn run_until_idle(mut drop_guard: TaskDropGuard) {
-    while let Some(mode) = drop_guard.cached_lock.next_mode() {
-        let Some(permit) = drop_guard.cached_lock.client.try_reserve_cache() else {
-            drop_guard.cached_lock.send_all_to_server(true, Some(UncachedReason::CacheFull));
+async fn run_until_idle(cached_lock: Arc<CachedLock>, end_of_runtime: OnDrop<impl FnOnce()>) {
+    while let Some(mode) = cached_lock.next_mode() {
+        let Some(permit) = cached_lock.client.try_reserve_cache() else {
+            cached_lock.send_all_to_server(true, Some(UncachedReason::CacheFull));
             continue;
         };
-        if let Some(lease_guard) = acquire_lease(&drop_guard.cached_lock, mode, permit).await {
+        if let Some(lease_guard) = acquire_lease(&cached_lock, mode, permit).await {
             LeaseTask::new(lease_guard).run().await;
         }
     }
-    drop_guard.is_done = true;
-}
-
-/// Ends the waits for the task if the task is dropped with its runtime, which can happen at any
-/// point.
-struct TaskDropGuard {
-    cached_lock: Arc<CachedLock>,
-    is_done: bool,
-}
-
-impl Drop for TaskDropGuard {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.cached_lock.send_all_to_server(false, None);
-        }
-    }
+    end_of_runtime.disarm();
 }
 
 /// A lease that a task looks after. If the task is dropped, the lease grants nothing more and is

@@ -24,6 +24,7 @@ use rwlease_core::time::LocalInstant;
 use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
 use crate::client::client_record::RecordGuard;
+use crate::on_drop::OnDrop;
 
 pub(crate) use push_handler::install_push_handler;
 use send::{CallGroup, WorkerBatch};
@@ -77,7 +78,13 @@ impl Tasks {
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        let end = TaskEnd { tasks: self.clone(), client: client.clone() };
+        let (tasks, worker) = (self.clone(), client.clone());
+        // The last one wakes the worker, which may have to end.
+        let end = OnDrop::new(move || {
+            if tasks.0.fetch_sub(1, Ordering::Relaxed) == 1 {
+                worker.worker_wake.notify_one();
+            }
+        });
         let mut work = Box::pin(async move {
             let _end = end;
             work.await;
@@ -89,20 +96,6 @@ impl Tasks {
 
     fn have_ended(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
-    }
-}
-
-/// Counts the end of a task. The last one wakes the worker, which may have to end.
-struct TaskEnd {
-    tasks: Arc<Tasks>,
-    client: Arc<ClientInner>,
-}
-
-impl Drop for TaskEnd {
-    fn drop(&mut self) {
-        if self.tasks.0.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.client.worker_wake.notify_one();
-        }
     }
 }
 
