@@ -88,7 +88,7 @@ impl RecordGuard {
         let guard = RecordGuard(client.clone());
         let task = RecordTask::start(client);
         *lock(&client.record.0) = task;
-        if client.is_closed() {
+        if client.registry().is_closed {
             client.end_record(); // it may have been shut down before
         }
         guard

@@ -42,7 +42,7 @@ use crate::client::client_record::{ClientRecord, KnownClients};
 use crate::client::config::ClientConfig;
 use crate::client::loss::{LeaseLoss, LossReports};
 use crate::client::rate_limit::RateLimit;
-use crate::client::registry::{AcquisitionRegistry, DueWork};
+use crate::client::registry::AcquisitionRegistry;
 use crate::clock::Clock;
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::health::{ClientFailure, catch};
@@ -369,11 +369,6 @@ impl ClientInner {
         });
     }
 
-    /// Takes work that is due, as much as fits into one turn of the worker.
-    pub(crate) fn take_due_work(&self, now: LocalInstant) -> DueWork {
-        self.registry().take_due(now)
-    }
-
     /// When a call that begins now has timed out. Confirmations come on top of the call timeout.
     pub(crate) fn call_deadline(&self, confirmation: Confirmation) -> LocalInstant {
         let limit = self.settings.acquisition.call_timeout + confirmation.timeout();
@@ -420,33 +415,13 @@ impl ClientInner {
         }
     }
 
-    /// Returns when the worker must wake without a notification. From here on, earlier work wakes
-    /// it.
-    pub(crate) fn sleep_until(&self, at_most: LocalInstant) -> LocalInstant {
-        self.registry().sleep_until(at_most)
-    }
-
-    /// Stops taking locks.
-    pub(crate) fn close(&self) {
-        self.registry().close();
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.registry().is_closed()
-    }
-
     /// Notes that the last handle of the client is gone.
     pub(crate) fn mark_orphaned(&self) {
-        self.registry().mark_orphaned();
+        self.registry().is_orphaned = true;
         self.worker_wake.notify_one();
     }
 
-    /// Whether nothing is left to wait for: nothing is held or acquired, or the client has failed.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.registry().is_drained()
-    }
-
-    fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
+    pub(crate) fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
         locks::lock(&self.registry)
     }
 }

@@ -25,10 +25,11 @@ fn registry_all_is_in_the_order_of_acquire() {
 
 #[test]
 fn the_last_one_of_a_client_that_takes_no_more_locks_is_reported() {
-    for end in [
-        AcquisitionRegistry::close as fn(&mut AcquisitionRegistry),
-        AcquisitionRegistry::mark_orphaned,
-    ] {
+    for end in
+        [(|registry| registry.is_closed = true) as fn(&mut AcquisitionRegistry), |registry| {
+            registry.is_orphaned = true
+        }]
+    {
         let mut registry = registry(&[1, 2, 3]);
         assert!(!registry.remove(1));
         end(&mut registry);
@@ -110,7 +111,7 @@ fn take_work_after_a_failure_is_finished() {
 #[test]
 fn each_lock_to_grant_is_taken_once() {
     let mut registry = registry(&[]);
-    registry.mark_orphaned();
+    registry.is_orphaned = true;
     ["a", "b", "a"].iter().for_each(|name| registry.grant_waiters(&lock(name)));
     let work = registry.take_due(LocalInstant::from_duration(Duration::ZERO));
     let locks: Vec<_> = work.locks_to_grant.iter().map(|lock| &*lock.name).collect();

@@ -39,7 +39,7 @@ pub(crate) async fn run(client: Arc<ClientInner>) {
     let mut cleanup_at = client.clock.now().saturating_add(IDLE_SLEEP);
     loop {
         let now = client.clock.now();
-        let work = client.take_due_work(now);
+        let work = client.registry().take_due(now);
         send_due(&client, work.acquisitions, now, &tasks);
         for lock in work.locks_to_grant {
             tasks.start(&client, grant_until_done(client.clone(), lock));
@@ -55,11 +55,11 @@ pub(crate) async fn run(client: Arc<ClientInner>) {
             tokio::task::yield_now().await;
             continue;
         }
-        let sleep = client.clock.watch_until(client.sleep_until(cleanup_at));
+        let until = client.registry().sleep_until(cleanup_at);
         tokio::select! {
             biased;
             () = client.worker_wake.notified() => {}
-            () = sleep => {}
+            () = client.clock.watch_until(until) => {}
         }
     }
     client.transport.close();
