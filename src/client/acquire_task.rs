@@ -274,9 +274,9 @@ impl<'a> AcquireTask<'a> {
         confirmation: Confirmation,
         deadline: LocalInstant,
     ) -> RequestStep {
-        let gate = &self.acquisition.send_gate;
+        let gate = Some(&self.acquisition.send_gate);
         let transport = &self.client.transport;
-        let result = transport.call_gated(call, confirmation, deadline, gate).await;
+        let result = transport.call_with(call, confirmation, deadline, gate).await;
         let outcome = parse_reply(result, AcquireRequest::read);
         let outcome = outcome.map_err(|error| self.with_reason(error));
         // A formatter prints a field once for each time that it is recorded, so the span gets its

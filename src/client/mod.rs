@@ -292,7 +292,7 @@ impl ClientInner {
 
     /// The name of the server at which this client is subscribed in a slot now.
     pub(crate) fn subscribed_server(&self, slot: Slot) -> Option<String> {
-        self.transport.subscriptions()?.subscribed_server(slot)
+        self.transport.router()?.subscriptions.subscribed_server(slot)
     }
 
     fn subscribe(self: &Arc<Self>, slot: Slot, count: u64) -> SlotSubscription {
@@ -300,8 +300,8 @@ impl ClientInner {
         if registry.add_waiter(slot, count, self.clock.now()) {
             // Before the registry is unlocked and the slot can be found idle, so that the two
             // commands reach the router in the right order.
-            if let Some(subscriptions) = self.transport.subscriptions() {
-                subscriptions.subscribe(slot, self.id.channel(slot));
+            if let Some(router) = self.transport.router() {
+                router.subscriptions.subscribe(slot, self.id.channel(slot));
             }
         }
         drop(registry);
@@ -361,10 +361,10 @@ impl ClientInner {
     /// Ends the subscriptions of slots in which no request has waited for a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        let subscriptions = self.transport.subscriptions();
+        let router = self.transport.router();
         self.registry().remove_idle(now, |slot| {
-            if let Some(subscriptions) = subscriptions {
-                subscriptions.unsubscribe(slot);
+            if let Some(router) = router {
+                router.subscriptions.unsubscribe(slot);
             }
         });
     }
@@ -396,7 +396,8 @@ impl ClientInner {
         if !is_server_silent {
             return AcquisitionError::TimedOut { waiters_ahead: 0 };
         }
-        let failure = self.transport.dial_failure(lock.slot);
+        let router = self.transport.router();
+        let failure = router.and_then(|router| router.dial_failure(lock.slot));
         let source = failure.map(|failure| Arc::new(failure) as _);
         CallError { source, ..CallError::new(CallErrorKind::TimedOut(None), Doubt::None) }.into()
     }

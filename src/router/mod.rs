@@ -125,7 +125,7 @@ pub(crate) struct Router {
     topology: Arc<Topology>,
     script_uploads: Arc<ScriptUploads>,
     replicated: Arc<ReplicatedCallPools>,
-    subscriptions: Subscriptions,
+    pub(crate) subscriptions: Subscriptions,
     background: Vec<AbortOnDrop>,
 }
 
@@ -202,37 +202,20 @@ impl Router {
 
     /// Sends one call to the master of its slot, and returns its answer before the deadline.
     ///
+    /// With a confirmation, the answer says whether that came. Such a call uses separate
+    /// connections, so that it blocks no other calls. Every attempt passes the gate before it is
+    /// sent.
+    ///
     /// If the future is dropped, a command may stay under way. It can arrive until the call's
     /// `not_after`.
-    pub(crate) async fn call(
-        &self,
-        call: &Call,
-        deadline: LocalInstant,
-    ) -> Result<CallReply, CallError> {
-        InFlightCall::new(self, call, deadline).run().await
-    }
-
-    /// As `call`, but waits for a confirmation, and the answer says whether it came. It uses
-    /// separate connections, so that it blocks no other calls. If the confirmation is empty, it is
-    /// `call`.
-    pub(crate) async fn call_replicated(
+    pub(crate) async fn call_with(
         &self,
         call: &Call,
         confirmation: Confirmation,
         deadline: LocalInstant,
+        gate: Option<&SendGate>,
     ) -> Result<CallReply, CallError> {
-        InFlightCall::confirmed(self, call, confirmation, deadline).run().await
-    }
-
-    /// As `call_replicated`. Every attempt passes the gate before it is sent.
-    pub(crate) async fn call_gated(
-        &self,
-        call: &Call,
-        confirmation: Confirmation,
-        deadline: LocalInstant,
-        gate: &SendGate,
-    ) -> Result<CallReply, CallError> {
-        InFlightCall::confirmed(self, call, confirmation, deadline).gated(gate).run().await
+        InFlightCall::new(self, call, confirmation, deadline, gate).run().await
     }
 
     /// The known master of a slot, for grouping calls by server.
@@ -252,19 +235,11 @@ impl Router {
         self.connections.get(address).map(|connection| connection.clock_bounds())
     }
 
-    pub(crate) fn subscriptions(&self) -> &Subscriptions {
-        &self.subscriptions
-    }
-
     /// Waits between two attempts, but not past the deadline.
     async fn back_off(&self, pause: Duration, deadline: LocalInstant) {
         if !pause.is_zero() {
             self.clock.sleep_until(self.clock.now().saturating_add(pause).min(deadline)).await;
         }
-    }
-
-    pub(crate) fn runtime(&self) -> &RuntimeHandle {
-        &self.runtime
     }
 
     /// Closes all connections. Later calls fail as [`RuntimeHandle::closed`] says, and so do calls

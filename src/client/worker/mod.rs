@@ -106,10 +106,11 @@ fn send_due(
     tasks: &Arc<Tasks>,
 ) {
     let mut groups: BTreeMap<(CallGroup, Option<Address>), WorkerBatch> = BTreeMap::new();
+    let router = client.transport.router();
     for acquisition in due {
         let effects = client.apply(&acquisition, AcquisitionEvent::TimerFired);
         for call in effects.worker_calls.into_iter().flatten() {
-            let master = client.transport.master_of(acquisition.lock.slot);
+            let master = router.and_then(|router| router.master_of(acquisition.lock.slot));
             let group = groups.entry((CallGroup::of(&call), master)).or_default();
             group.push((acquisition.clone(), call));
         }

@@ -157,13 +157,19 @@ impl AttemptOutcome {
 }
 
 impl<'a> InFlightCall<'a> {
-    pub(crate) fn new(router: &'a Router, call: &'a Call, deadline: LocalInstant) -> Self {
+    pub(crate) fn new(
+        router: &'a Router,
+        call: &'a Call,
+        confirmation: Confirmation,
+        deadline: LocalInstant,
+        gate: Option<&'a SendGate>,
+    ) -> Self {
         InFlightCall {
             router,
             call,
-            confirmation: Confirmation::default(),
+            confirmation,
             deadline,
-            gate: None,
+            gate,
             target: CallTarget::default(),
             script_only: false,
             key_is_absent: false,
@@ -175,21 +181,6 @@ impl<'a> InFlightCall<'a> {
             last_error: None,
             last_failure: None,
         }
-    }
-
-    /// As `new`, with what must confirm it.
-    pub(crate) fn confirmed(
-        router: &'a Router,
-        call: &'a Call,
-        confirmation: Confirmation,
-        deadline: LocalInstant,
-    ) -> Self {
-        InFlightCall { confirmation, ..InFlightCall::new(router, call, deadline) }
-    }
-
-    /// Every attempt must pass the gate before it is sent.
-    pub(crate) fn gated(self, gate: &'a SendGate) -> Self {
-        InFlightCall { gate: Some(gate), ..self }
     }
 
     /// Makes attempts until there is an answer.
