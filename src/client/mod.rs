@@ -9,12 +9,10 @@ pub(crate) mod config;
 pub(crate) mod label;
 pub(crate) mod loss;
 pub(crate) mod manual_renewal;
-pub(crate) mod rate_limit;
 mod registry;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded"))]
 mod tests;
-pub(crate) mod timer_queue;
 pub(crate) mod transfer;
 pub(crate) mod worker;
 
@@ -41,7 +39,6 @@ use crate::client::cache::{CachedLock, CachedLockMap};
 use crate::client::client_record::{ClientRecord, KnownClients};
 use crate::client::config::ClientConfig;
 use crate::client::loss::{LeaseLoss, LossReports};
-use crate::client::rate_limit::RateLimit;
 use crate::client::registry::AcquisitionRegistry;
 use crate::clock::Clock;
 use crate::error::{AddContext, Error, ErrorKind, Result};
@@ -461,5 +458,18 @@ impl Drop for SlotSubscription {
     fn drop(&mut self) {
         let now = self.client.clock.now();
         self.client.registry().remove_waiter(self.slot, self.waiter, now);
+    }
+}
+
+/// A limit on how often something is done: when it may be done next.
+#[derive(Debug, Default)]
+pub(crate) struct RateLimit(AtomicU64);
+
+impl RateLimit {
+    /// Returns true if it may be done now, and not again for `interval`.
+    pub(crate) fn try_acquire(&self, now: LocalInstant, interval: Duration) -> bool {
+        let (now, next) = (now.as_nanos(), now.saturating_add(interval).as_nanos());
+        let free = |due: u64| (due <= now).then_some(next);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_ok()
     }
 }

@@ -12,7 +12,6 @@ use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 
 use crate::client::acquisition::Acquisition;
-use crate::client::timer_queue::TimerQueue;
 
 /// How long a subscription is kept without waiters in its slot.
 const SUBSCRIPTION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -183,6 +182,49 @@ impl AcquisitionRegistry {
             }
             keep
         });
+    }
+}
+
+/// The timers by acquisition number. An acquisition has at most one timer, so the queue is never
+/// longer than the registry.
+#[derive(Debug, Default)]
+struct TimerQueue {
+    order: BTreeSet<(LocalInstant, u64)>,
+    due: FxHashMap<u64, LocalInstant>,
+}
+
+impl TimerQueue {
+    /// Sets the timer of an acquisition to `due`. An earlier timer stays. When it fires, the worker
+    /// learns what is due later.
+    fn insert_earlier(&mut self, number: u64, due: LocalInstant) {
+        match self.due.get(&number).copied() {
+            Some(earlier) if earlier <= due => return,
+            Some(later) => {
+                self.order.remove(&(later, number));
+            }
+            None => {}
+        }
+        self.due.insert(number, due);
+        self.order.insert((due, number));
+    }
+
+    /// Removes the timer of the acquisition.
+    fn remove(&mut self, number: u64) {
+        if let Some(due) = self.due.remove(&number) {
+            self.order.remove(&(due, number));
+        }
+    }
+
+    /// Removes and returns the first acquisition whose timer is due at or before `by`. Set its
+    /// timer again to wake it again.
+    fn pop_due(&mut self, by: LocalInstant) -> Option<u64> {
+        let (_, number) = self.order.first().copied().filter(|(due, _)| *due <= by)?;
+        self.remove(number);
+        Some(number)
+    }
+
+    fn next_due(&self) -> Option<LocalInstant> {
+        self.order.first().map(|(due, _)| *due)
     }
 }
 

@@ -16,8 +16,10 @@ use crate::client::cache::atomic_gate::GateSnapshot;
 use crate::client::cache::cached_lease::CachedLease;
 use crate::client::cache::cached_lock::{CachedLock, RecallEnd};
 use crate::client::cache::telemetry;
-use crate::client::cache::{CacheTimes, UncachedReason, lease_loss};
+use crate::client::cache::{CacheTimes, UncachedReason};
+use crate::client::loss::LeaseLoss;
 use crate::client::{CachePermit, ClientInner, acquire_task, manual_renewal};
+use crate::fencing_token::FencingToken;
 use crate::on_drop::OnDrop;
 use crate::telemetry::emit_in_drop;
 
@@ -91,7 +93,7 @@ impl Drop for LeaseDropGuard {
             cached_lock.close_gate(lease);
             if std::thread::panicking() {
                 let now = cached_lock.client.clock.now();
-                emit_in_drop(|| lease_loss::mark_lost(cached_lock, lease, now));
+                emit_in_drop(|| mark_lost(cached_lock, lease, now));
             } else {
                 lease.gate.mark_lost();
                 cached_lock.client.apply(&lease.acquisition, AcquisitionEvent::Abandon);
@@ -237,7 +239,7 @@ impl LeaseTask {
                 }
                 LeaseAction::Close => return self.close(now),
                 LeaseAction::Lost => {
-                    lease_loss::mark_lost(&self.cached_lock, &self.lease, now);
+                    mark_lost(&self.cached_lock, &self.lease, now);
                     return self.close(now);
                 }
             };
@@ -488,7 +490,7 @@ async fn drain(lease_guard: LeaseDropGuard, closed: LocalInstant, recall: Option
         let snapshot = lease.gate.snapshot();
         let Some(ends) = ends.filter(|_| !snapshot.is_unused()) else {
             if ends.is_none() {
-                lease_loss::mark_lost(&cached_lock, &lease, now);
+                mark_lost(&cached_lock, &lease, now);
             }
             break;
         };
@@ -516,4 +518,36 @@ async fn drain(lease_guard: LeaseDropGuard, closed: LocalInstant, recall: Option
     let now = client.clock.now();
     recall.into_iter().for_each(|recall| cached_lock.end_recall(recall, now));
     lease_guard.end();
+}
+
+/// Loses a lease for all its guards. It is reported once, and to users only if there are guards.
+fn mark_lost(cached_lock: &CachedLock, lease: &CachedLease, now: LocalInstant) {
+    lease.gate.mark_lost();
+    let snapshot = lease.gate.snapshot();
+    let guards = snapshot.readers() + u64::from(snapshot.has_writer());
+    let held = lease.acquisition.with_lease(|holding| (holding.mode, holding.deadline));
+    // If another history of the lock is served by now, the lease may still be there.
+    cached_lock.client.apply(&lease.acquisition, AcquisitionEvent::Abandon);
+    let Some((mode, ends)) = held else {
+        return; // the client has ended
+    };
+    if guards > 0 {
+        // A panic of a task fails the client as soon as the task has ended.
+        let has_failed = cached_lock.client.failure().is_some() || std::thread::panicking();
+        let reason = match has_failed {
+            true => "client_failed",
+            false if now < ends => "not_held",
+            false => "expired",
+        };
+        let loss = LeaseLoss {
+            lock: cached_lock.lock.name.clone(),
+            slot: cached_lock.lock.slot,
+            mode,
+            fencing_token: FencingToken::from_wire(lease.gate.last_token()),
+            held_for: now.saturating_duration_since(lease.granted_at),
+            guard_count: guards,
+        };
+        cached_lock.client.lose(loss, reason);
+    }
+    telemetry::record_loss(&cached_lock.lock, guards > 0);
 }
