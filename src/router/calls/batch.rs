@@ -14,7 +14,7 @@ use rwlease_core::time::LocalInstant;
 use crate::router::Router;
 use crate::router::calls::in_flight::{AttemptOutcome, InFlightCall};
 use crate::router::calls::script_upload::{NoScriptReply, UploadTurn};
-use crate::router::calls::send_marker::SendMarker;
+use crate::router::calls::send_gate::SendMarker;
 use crate::router::connections::send_permit::Priority;
 use crate::router::connections::server_connection::ServerConnection;
 use crate::scripts::Script;

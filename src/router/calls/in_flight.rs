@@ -21,8 +21,7 @@ use crate::router::Router;
 use crate::router::calls::delifeq::{self, DelIfEqMiss};
 use crate::router::calls::reply_action::merge_asking_reply;
 use crate::router::calls::script_upload::NoScriptReply;
-use crate::router::calls::send_gate::SendGate;
-use crate::router::calls::send_marker::SendMarker;
+use crate::router::calls::send_gate::{SendGate, SendMarker};
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::exchange::{ExchangeError, TimedReply};
 use crate::router::connections::reply_timeout::reply_timeout;
@@ -417,7 +416,7 @@ impl<'a> InFlightCall<'a> {
         address: &Address,
         watch: bool,
     ) -> Result<Arc<ServerConnection>, Option<ConnectionError>> {
-        let connecting = self.router.connections.connect_or_wait(address);
+        let connecting = self.router.connections.connect(address, true);
         self.wait(address, watch, connecting).await.ok_or(None)?.map_err(Some)
     }
 

@@ -127,17 +127,17 @@ impl Membership {
         if master.address != *address {
             return Err(rejection_error(address, UnexpectedServer::Replaced));
         }
-        if matches!(connection.identity(), ServerIdentity::ClusterNode(_)) {
+        if matches!(connection.identity, ServerIdentity::ClusterNode(_)) {
             return Err(rejection_error(address, UnexpectedServer::ClusterNode));
         }
-        if !sentinels.accepts_process(&master, connection.process_name()) {
+        if !sentinels.accepts_process(&master, connection.process_name.as_deref()) {
             return Err(rejection_error(address, UnexpectedServer::OtherProcess));
         }
         let connection = Arc::new(connection);
         if self.is_replica(&connection, address).await? {
             return Err(rejection_error(address, UnexpectedServer::Replica));
         }
-        connection.bind_to_term(master.term);
+        connection.bind_to_term(master.term_ended);
         Ok(connection)
     }
 
@@ -169,7 +169,8 @@ impl Membership {
     }
 
     pub(crate) fn admission(&self, address: &Address, connection: &ServerConnection) -> Admission {
-        self.known().admission(address, connection.identity(), connection.process_name())
+        let process = connection.process_name.as_deref();
+        self.known().admission(address, &connection.identity, process)
     }
 
     /// Checks a node that is not in the known map: it may have joined since, or belong to another
@@ -270,7 +271,7 @@ fn search_result<'a>(
     for (addr, dialled) in dialled {
         let is_original_addr = original_addr.is_none_or(|original_addr| original_addr == addr);
         match dialled {
-            Ok(connection) if connection.process_name() == Some(&*first.name) => {
+            Ok(connection) if connection.process_name.as_deref() == Some(&*first.name) => {
                 return ProcessSearch::Alive(Arc::new(connection));
             }
             // The process that is there now has the data that the first one kept on disk, if any

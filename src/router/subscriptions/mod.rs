@@ -6,7 +6,6 @@
 //! - [`link`] is a task for each server, with one connection that carries subscriptions alone.
 //!   [`subscribe_queue`] limits how many joins are under way at once.
 
-mod channel_target;
 mod link;
 mod link_events;
 mod link_monitor;
