@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::on_drop::OnDrop;
 
@@ -66,6 +68,17 @@ impl ClientHealth {
         let runtime_end = OnDrop::new(move || health.fail(ClientFailure::RuntimeEnded));
         self.watch(name, task).await;
         runtime_end.disarm();
+    }
+
+    /// Spawns a task of a connection, which is aborted when the handle is dropped. If it panics, the
+    /// client has failed.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(tokio::spawn(self.clone().watch(name, task)))
     }
 
     fn fail(&self, failure: ClientFailure) {

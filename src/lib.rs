@@ -175,7 +175,6 @@ macro_rules! debug_fields {
     };
 }
 
-mod abort_on_drop;
 #[cfg_attr(feature = "__testing", allow(missing_docs, missing_debug_implementations))]
 mod backend;
 mod backoff;

@@ -17,8 +17,8 @@ use futures::{FutureExt, future};
 use rwlease_core::resp::{Command, ProtocolError, ReplyShape, RespValue};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::{CommandConnection, ConnectionError, ResponseFuture};
 use crate::health::ClientHealth;
 use crate::locks::lock;
@@ -38,7 +38,7 @@ type PipelineResult = Result<PipelineReplies, ConnectionError>;
 pub(super) struct PipeliningConnection {
     queue: Arc<PipelineQueue>,
     /// Pending answers keep the task, too.
-    task: Arc<AbortOnDrop>,
+    task: Arc<AbortOnDropHandle<()>>,
 }
 
 struct PipelineQueue {
@@ -74,7 +74,7 @@ impl PipeliningConnection {
             in_flight: AtomicUsize::new(0),
             waiting: Mutex::default(),
         });
-        let task = Arc::new(AbortOnDrop::spawn(health, "pipelines", run_pipeline(queue.clone())));
+        let task = Arc::new(health.spawn("pipelines", run_pipeline(queue.clone())));
         Arc::new(PipeliningConnection { queue, task })
     }
 

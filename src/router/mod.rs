@@ -38,8 +38,8 @@ use rwlease_core::protocol::{Call, CallError, CallReply, Confirmation};
 use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::{ClockBounds, LocalInstant};
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::{ConnectionError, Connector};
 use crate::backoff::with_jitter;
 use crate::clock::Clock;
@@ -126,7 +126,7 @@ pub(crate) struct Router {
     script_uploads: Arc<ScriptUploads>,
     replicated: Arc<ReplicatedCallPools>,
     pub(crate) subscriptions: Subscriptions,
-    background: Vec<AbortOnDrop>,
+    background: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Router {
@@ -178,7 +178,8 @@ impl Router {
             let on_change = move || topology.clone().on_master_change();
             runtime.spawn("sentinels", sentinel::run_subscriptions(sentinels, on_change))
         });
-        let background = [refreshing].into_iter().chain(watching).map(AbortOnDrop::new).collect();
+        let background =
+            [refreshing].into_iter().chain(watching).map(AbortOnDropHandle::new).collect();
         let subscriptions = Subscriptions::start(
             runtime.clone(),
             connector,
@@ -245,7 +246,7 @@ impl Router {
     /// Closes all connections. Later calls fail as [`RuntimeHandle::closed`] says, and so do calls
     /// between two attempts.
     pub(crate) fn close(&self) {
-        self.background.iter().for_each(AbortOnDrop::abort);
+        self.background.iter().for_each(AbortOnDropHandle::abort);
         self.subscriptions.close();
         self.connections.close();
         self.replicated.close();

@@ -30,7 +30,6 @@ const LIBRARY: Crate = Crate {
         "clock",
         "telemetry",
         "health",
-        "abort_on_drop",
         "error",
         "fencing_token",
         "backend",

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rwlease_core::resp::ProtocolError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::native::decoder::{Decoder, Frame};
 use crate::backend::native::pending_replies::FrameAction;
 use crate::backend::native::write_queue::WriteQueue;
@@ -23,8 +23,8 @@ use crate::health::ClientHealth;
 /// frozen server never sends.
 #[derive(Debug)]
 pub(super) struct ConnectionTasks {
-    _reader: AbortOnDrop,
-    _writer: AbortOnDrop,
+    _reader: AbortOnDropHandle<()>,
+    _writer: AbortOnDropHandle<()>,
 }
 
 /// Receives what happens on a subscription's connection.
@@ -46,12 +46,8 @@ impl ConnectionTasks {
         let reader = run_reader(ReaderTask(wire.clone()), read_half, listener);
         let writer = WriterTask { wire: wire.clone(), written: 0 };
         ConnectionTasks {
-            _reader: AbortOnDrop::spawn(health, "connection reader", reader),
-            _writer: AbortOnDrop::spawn(
-                health,
-                "connection writer",
-                run_writer(writer, write_half),
-            ),
+            _reader: health.spawn("connection reader", reader),
+            _writer: health.spawn("connection writer", run_writer(writer, write_half)),
         }
     }
 }
