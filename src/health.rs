@@ -70,8 +70,8 @@ impl ClientHealth {
         runtime_end.disarm();
     }
 
-    /// Spawns a task of a connection, which is aborted when the handle is dropped. If it panics, the
-    /// client has failed.
+    /// Spawns a task of a connection, which is aborted when the handle is dropped. If it panics,
+    /// the client has failed.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     pub(crate) fn spawn(
         &self,

@@ -44,9 +44,9 @@ fn refused(error: &ServerError, message: String, permanent: bool) -> ConnectionE
     .redact_arguments()
 }
 
-/// Returns true for an error of `rustls` that no retry with the same settings can fix: certificates,
-/// versions of the protocol, a port that does not speak it. Anything else may pass: a server that
-/// restarts, or a proxy that cannot reach it, ends a handshake as well.
+/// Returns true for an error of `rustls` that no retry with the same settings can fix:
+/// certificates, versions of the protocol, a port that does not speak it. Anything else may pass: a
+/// server that restarts, or a proxy that cannot reach it, ends a handshake as well.
 ///
 /// `text` has the names of the variants, since `fred` keeps only the text of an error.
 #[cfg(any(feature = "tls", feature = "fred"))]

@@ -18,6 +18,7 @@ use crate::backend::native::write_queue::WriteQueue;
 use crate::backend::{ConnectionError, MessageHandler, PubSubEvent};
 use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
+use crate::on_drop::OnDrop;
 
 /// The tasks. Dropping this aborts them. Otherwise they would wait for outstanding replies, which a
 /// frozen server never sends.
@@ -43,7 +44,10 @@ impl ConnectionTasks {
         listener: Option<PubSubSink>,
         health: &ClientHealth,
     ) -> ConnectionTasks {
-        let reader = run_reader(ReaderTask(wire.clone()), read_half, listener);
+        let ended = wire.clone();
+        // However the reader's task ends.
+        let end = OnDrop::new(move || ended.close(ConnectionError::closed()));
+        let reader = run_reader(wire.clone(), end, read_half, listener);
         let writer = WriterTask { wire: wire.clone(), written: 0 };
         ConnectionTasks {
             _reader: health.spawn("connection reader", reader),
@@ -132,21 +136,12 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 
 const CLOSED_BY_SERVER: &str = "the server closed the connection";
 
-/// Ends the connection however the reader's task ends.
-struct ReaderTask(Arc<WriteQueue>);
-
-impl Drop for ReaderTask {
-    fn drop(&mut self) {
-        self.0.close(ConnectionError::closed());
-    }
-}
-
 async fn run_reader(
-    reader: ReaderTask,
+    wire: Arc<WriteQueue>,
+    _end: OnDrop<impl FnOnce()>,
     mut half: impl AsyncRead + Unpin,
     listener: Option<PubSubSink>,
 ) {
-    let wire = &reader.0;
     let mut decoder = Decoder::default();
     let (mut said, mut meanings) = (Vec::new(), Vec::new());
     loop {
