@@ -1,6 +1,7 @@
 //! What is done at the end of a scope, however it ends.
 
 /// Calls the function when it is dropped, unless it was disarmed before.
+#[must_use]
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> OnDrop<F> {

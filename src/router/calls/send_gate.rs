@@ -1,5 +1,5 @@
-//! Whether anything of a request, and of each attempt, was sent. A request of which nothing was sent can be given up
-//! without a release.
+//! Whether anything of a request, and of each attempt, was sent. A request of which nothing was
+//! sent can be given up without a release.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

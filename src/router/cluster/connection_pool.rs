@@ -87,8 +87,8 @@ impl ConnectionPool {
         failed.last_error.as_deref().cloned()
     }
 
-    /// The connection to this server. One task dials for all callers. Shortly after a failed dial, a
-    /// patient caller waits for the next one, and another caller gets that failure.
+    /// The connection to this server. One task dials for all callers. Shortly after a failed dial,
+    /// a patient caller waits for the next one, and another caller gets that failure.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         address: &Address,
