@@ -23,7 +23,6 @@ use rwlease_core::time::LocalInstant;
 
 use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
-use crate::client::client_record::RecordGuard;
 use crate::on_drop::OnDrop;
 
 pub(crate) use push_handler::install_push_handler;
@@ -35,7 +34,7 @@ const IDLE_SLEEP: Duration = Duration::from_secs(10);
 /// Runs until the client's last handle and its last acquisition are gone, or the client has failed.
 pub(crate) async fn run(client: Arc<ClientInner>) {
     let tasks = Arc::<Tasks>::default();
-    let _record = RecordGuard::start(&client);
+    let _record = client.start_record();
     let mut cleanup_at = client.clock.now().saturating_add(IDLE_SLEEP);
     loop {
         let now = client.clock.now();
