@@ -12,6 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::on_drop::OnDrop;
 
 /// Why a client has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,9 +64,21 @@ impl ClientHealth {
     /// As `watch`, for a task that nothing aborts: if it is dropped before its end, its runtime has
     /// ended.
     pub(crate) async fn watch_to_end(self, name: &'static str, task: impl Future<Output = ()>) {
-        let mut end = WatchedTask { health: self.clone(), is_reached: false };
+        let health = self.clone();
+        let runtime_end = OnDrop::new(move || health.fail(ClientFailure::RuntimeEnded));
         self.watch(name, task).await;
-        end.is_reached = true;
+        runtime_end.disarm();
+    }
+
+    /// Spawns a task of a connection, which is aborted when the handle is dropped. If it panics,
+    /// the client has failed.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(tokio::spawn(self.clone().watch(name, task)))
     }
 
     fn fail(&self, failure: ClientFailure) {
@@ -76,20 +92,6 @@ impl ClientHealth {
             && !self.0.has_ended.swap(true, Ordering::AcqRel)
         {
             end();
-        }
-    }
-}
-
-/// Tells the end of a task from the end of its runtime.
-struct WatchedTask {
-    health: ClientHealth,
-    is_reached: bool,
-}
-
-impl Drop for WatchedTask {
-    fn drop(&mut self) {
-        if !self.is_reached {
-            self.health.fail(ClientFailure::RuntimeEnded);
         }
     }
 }

@@ -184,7 +184,6 @@ macro_rules! debug_fields {
     };
 }
 
-mod abort_on_drop;
 #[cfg_attr(feature = "__testing", allow(missing_docs, missing_debug_implementations))]
 mod backend;
 mod backoff;
@@ -203,6 +202,7 @@ mod fencing_token;
 mod health;
 mod lock;
 mod locks;
+mod on_drop;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod router;
 #[cfg_attr(feature = "__testing", allow(missing_docs))]

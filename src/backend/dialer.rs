@@ -4,7 +4,7 @@
 mod redacted_url;
 mod tcp;
 #[cfg(feature = "tls")]
-pub(super) mod tls;
+mod tls;
 mod url;
 
 use std::error::Error as StdError;
@@ -113,13 +113,28 @@ impl Dialer {
         S: Send,
     {
         let place = place.and_then(|place| place.parse().ok());
-        match &self.tls {
-            None => {
-                let plain = |stream| begin(RawStream::Tcp(stream));
-                dial(&self.resolver, address, place, plain).await
-            }
-            Some(files) => self.dial_tls(address, place, files, begin).await,
+        #[cfg(feature = "tls")]
+        let session = &match &self.tls {
+            Some(files) => Some(self.tls_configs.session(address, files)?),
+            None => None,
+        };
+        // Refused earlier, by the URL.
+        #[cfg(not(feature = "tls"))]
+        if self.tls.is_some() {
+            return Err(ConnectionError {
+                is_permanent: true,
+                ..ConnectionError::not_sent("TLS is not supported: enable the feature `tls`")
+            });
         }
+        let begin = &begin;
+        dial(&self.resolver, address, place, |stream| async move {
+            #[cfg(feature = "tls")]
+            if let Some(session) = session {
+                return begin(session.connect(stream).await?).await;
+            }
+            begin(RawStream::Tcp(stream)).await
+        })
+        .await
     }
 
     /// The credentials to send, if any.
@@ -148,37 +163,6 @@ impl Dialer {
                 callback_panicked("CredentialsProvider::can_change", &panic);
                 true
             })
-        })
-    }
-
-    #[cfg(feature = "tls")]
-    async fn dial_tls<S, F>(
-        &self,
-        address: &Address,
-        place: Option<IpAddr>,
-        files: &TlsCertificates,
-        begin: impl Fn(RawStream) -> F + Sync,
-    ) -> Result<(S, IpAddr), ConnectionError>
-    where
-        F: Future<Output = Result<S, ConnectionError>> + Send,
-        S: Send,
-    {
-        let begin = |stream| begin(RawStream::Tls(Box::new(stream)));
-        self.tls_configs.dial(&self.resolver, address, place, files, begin).await
-    }
-
-    // Refused earlier, by the URL.
-    #[cfg(not(feature = "tls"))]
-    async fn dial_tls<S, F>(
-        &self,
-        _: &Address,
-        _: Option<IpAddr>,
-        _: &TlsCertificates,
-        _: impl Fn(RawStream) -> F + Sync,
-    ) -> Result<(S, IpAddr), ConnectionError> {
-        Err(ConnectionError {
-            is_permanent: true,
-            ..ConnectionError::not_sent("TLS is not supported: enable the feature `tls`")
         })
     }
 }

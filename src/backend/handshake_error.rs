@@ -44,6 +44,45 @@ fn refused(error: &ServerError, message: String, permanent: bool) -> ConnectionE
     .redact_arguments()
 }
 
+/// Returns true for an error of `rustls` that no retry with the same settings can fix:
+/// certificates, versions of the protocol, a port that does not speak it. Anything else may pass: a
+/// server that restarts, or a proxy that cannot reach it, ends a handshake as well.
+///
+/// `text` has the names of the variants, since `fred` keeps only the text of an error.
+#[cfg(any(feature = "tls", feature = "fred"))]
+pub(super) fn is_final_tls_error(text: &str) -> bool {
+    const ERRORS: [&str; 7] = [
+        "InvalidCertificate(",
+        "InvalidCertRevocationList(",
+        "NoCertificatesPresented",
+        "InconsistentKeys(",
+        "UnsupportedNameType",
+        "PeerIncompatible(",
+        "InvalidMessage(",
+    ];
+    // The server objects to the client's certificate, or to the versions and ciphers that the
+    // client offers.
+    const ALERTS: [&str; 13] = [
+        "NoCertificate)",
+        "BadCertificate)",
+        "UnsupportedCertificate)",
+        "CertificateRevoked)",
+        "CertificateExpired)",
+        "CertificateUnknown)",
+        "CertificateRequired)",
+        "UnknownCA)",
+        "AccessDenied)",
+        "HandshakeFailure)",
+        "ProtocolVersion)",
+        "InsufficientSecurity)",
+        "InappropriateFallback)",
+    ];
+    match text.strip_prefix("AlertReceived(") {
+        Some(alert) => ALERTS.iter().any(|name| alert.starts_with(name)),
+        None => ERRORS.iter().any(|name| text.starts_with(name)),
+    }
+}
+
 impl ConnectionError {
     /// Hides the password, in case a server or a proxy repeats it.
     pub(crate) fn without_password(self, password: &str) -> ConnectionError {

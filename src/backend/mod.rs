@@ -25,11 +25,12 @@ mod pipelining;
 pub(crate) mod redis;
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod resolve;
-mod response_future;
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -37,7 +38,11 @@ use rwlease_core::resp::{
     Address, Command, EncodedScriptCall, ProtocolError, RespValue, ServerError,
 };
 use tokio::sync::mpsc;
+#[cfg(feature = "native")]
+use tokio::sync::oneshot;
 
+#[cfg(feature = "native")]
+use crate::backend::native::NativeConnection;
 use crate::error::ErrorChain;
 use crate::health::ClientHealth;
 
@@ -45,7 +50,6 @@ use crate::health::ClientHealth;
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) use resolve::Resolver;
-pub(crate) use response_future::ResponseFuture;
 
 /// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
 /// refuse it (an older version, a user without the right) are used without it.
@@ -290,6 +294,43 @@ pub trait PubSubConnection: Send + Sync + 'static {
 
     /// `SUNSUBSCRIBE channel`.
     fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()>;
+}
+
+/// A pending answer. It borrows nothing, so another task can await it after the caller has given
+/// up.
+pub enum ResponseFuture<T> {
+    /// A task of the connection completes it. This needs no box, and no future of the backend's
+    /// own.
+    #[cfg(feature = "native")]
+    Channel {
+        reply_rx: oneshot::Receiver<Result<T, ConnectionError>>,
+        /// The connection, which stays alive until the reply has arrived.
+        connection: Arc<NativeConnection>,
+    },
+    Boxed(ConnectionFuture<'static, T>),
+}
+
+impl<T> Future for ResponseFuture<T> {
+    type Output = Result<T, ConnectionError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            #[cfg(feature = "native")]
+            ResponseFuture::Channel { reply_rx, connection } => {
+                Pin::new(reply_rx).poll(context).map(|reply| {
+                    let reply = reply.unwrap_or_else(|_| Err(ConnectionError::closed_in_flight()));
+                    reply.and_then(|value| connection.out_of_step().map_or(Ok(value), Err))
+                })
+            }
+            ResponseFuture::Boxed(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
+impl<T> From<ConnectionFuture<'static, T>> for ResponseFuture<T> {
+    fn from(future: ConnectionFuture<'static, T>) -> Self {
+        ResponseFuture::Boxed(future)
+    }
 }
 
 /// An event on a subscription's connection.

@@ -17,11 +17,12 @@ use futures::{FutureExt, future};
 use rwlease_core::resp::{Command, ProtocolError, ReplyShape, RespValue};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::{CommandConnection, ConnectionError, ResponseFuture};
 use crate::health::ClientHealth;
 use crate::locks::lock;
+use crate::on_drop::OnDrop;
 
 /// A pipeline has at most so many requests, or a fourth of those under way if that is more. Its
 /// callers get their answers together: if all callers were in one, client and server would take
@@ -37,7 +38,7 @@ type PipelineResult = Result<PipelineReplies, ConnectionError>;
 pub(super) struct PipeliningConnection {
     queue: Arc<PipelineQueue>,
     /// Pending answers keep the task, too.
-    task: Arc<AbortOnDrop>,
+    task: Arc<AbortOnDropHandle<()>>,
 }
 
 struct PipelineQueue {
@@ -73,7 +74,7 @@ impl PipeliningConnection {
             in_flight: AtomicUsize::new(0),
             waiting: Mutex::default(),
         });
-        let task = Arc::new(AbortOnDrop::spawn(health, "pipelines", run_pipeline(queue.clone())));
+        let task = Arc::new(health.spawn("pipelines", run_pipeline(queue.clone())));
         Arc::new(PipeliningConnection { queue, task })
     }
 
@@ -110,7 +111,10 @@ impl CommandConnection for PipeliningConnection {
 impl PipelineQueue {
     async fn request(&self, commands: Commands) -> PipelineResult {
         let others = self.in_flight.fetch_add(1, Ordering::AcqRel);
-        let _end = InFlightGuard(&self.in_flight);
+        // Also if its caller gives up.
+        let _end = OnDrop::new(|| {
+            self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        });
         if others == 0 {
             return self.send(commands).await;
         }
@@ -177,15 +181,6 @@ impl PipelineQueue {
         let count = waiting.requests.len().min(most);
         let first = waiting.requests.drain(..count);
         first.filter(|request| !request.reply_tx.is_closed()).collect()
-    }
-}
-
-/// Counts the end of a request, also if its caller gives up.
-struct InFlightGuard<'a>(&'a AtomicUsize);
-
-impl Drop for InFlightGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

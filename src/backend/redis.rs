@@ -17,8 +17,8 @@ use futures::future::BoxFuture;
 use rwlease_core::resp::{Address, Command, RespValue, ServerError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::dialer::{Dialer, PubSubKind, RawStream, hide_password};
 use crate::backend::handshake_error::{hello_refused, select_refused};
 use crate::backend::pipelining::PipeliningConnection;
@@ -43,7 +43,7 @@ type PushHandler = Box<dyn Fn(PushInfo) + Send + Sync>;
 /// A connection on which the session has begun.
 struct RedisSession<T> {
     connection: MultiplexedConnection,
-    driver: AbortOnDrop,
+    driver: AbortOnDropHandle<()>,
     /// What takes from its `PushHandler`.
     pushes: T,
 }
@@ -211,14 +211,14 @@ impl RedisConnector {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         session: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, AbortOnDrop), ConnectionError> {
+    ) -> Result<(MultiplexedConnection, AbortOnDropHandle<()>), ConnectionError> {
         let (mut connection, driver) =
             MultiplexedConnection::new_with_config(session, stream, config)
                 .await
                 .map_err(|error| self.not_begun(error))?;
         // Without this, the driver would wait for outstanding answers, which a frozen server never
         // sends.
-        let driver = AbortOnDrop::spawn(&self.dialer.health, "connection of `redis`", driver);
+        let driver = self.dialer.health.spawn("connection of `redis`", driver);
         self.select_database(&mut connection).await?;
         self.set_client_name(&mut connection).await?;
         Ok((connection, driver))
@@ -244,7 +244,7 @@ struct RedisCommands {
     broken: Arc<AtomicBool>,
     place: Arc<str>,
     /// Pending answers keep the task, too.
-    _driver: Arc<AbortOnDrop>,
+    _driver: Arc<AbortOnDropHandle<()>>,
 }
 
 impl CommandConnection for RedisCommands {
@@ -301,7 +301,7 @@ struct RedisPubSub {
     channels: PubSubKind,
     notify: mpsc::WeakUnboundedSender<PubSubEvent>,
     handler: Arc<OnceLock<MessageHandler>>,
-    _driver: AbortOnDrop,
+    _driver: AbortOnDropHandle<()>,
 }
 
 impl PubSubConnection for RedisPubSub {

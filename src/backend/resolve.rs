@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use crate::backend::ConnectionError;
 use crate::clock::{Clock, SystemClock};
 use crate::locks::lock;
+use crate::on_drop::OnDrop;
 
 /// Looks up the addresses of host names. Clones share the lookups under way.
 #[derive(Clone)]
@@ -81,11 +82,19 @@ impl Resolver {
             }
             under_way.insert(host.clone(), Lookup { began, result: result.clone() });
         }
-        let running = RunningLookup { resolver: self.clone(), host: host.clone(), began };
+        let (under_way, name) = (self.under_way.clone(), host.clone());
+        // Later dials begin a new lookup.
+        let end = OnDrop::new(move || {
+            let mut under_way = lock(&under_way);
+            if under_way.get(&name).is_some_and(|lookup| lookup.began == began) {
+                under_way.remove(&name);
+            }
+        });
+        let (look_up, host) = (self.look_up.clone(), host.clone());
         // A runtime that has ended drops this at once, so nothing is locked.
         tokio::task::spawn_blocking(move || {
-            let found = (running.resolver.look_up)(&running.host).map_err(unresolved);
-            drop(running);
+            let found = look_up(&host).map_err(unresolved);
+            drop(end);
             let _ = tell.send(found);
         });
         result
@@ -102,22 +111,6 @@ impl Resolver {
             }
         }
         places
-    }
-}
-
-/// Ends the lookup when it is dropped: later dials begin a new one.
-struct RunningLookup {
-    resolver: Resolver,
-    host: Arc<str>,
-    began: LocalInstant,
-}
-
-impl Drop for RunningLookup {
-    fn drop(&mut self) {
-        let mut under_way = lock(&self.resolver.under_way);
-        if under_way.get(&self.host).is_some_and(|lookup| lookup.began == self.began) {
-            under_way.remove(&self.host);
-        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::client::acquisition::Acquisition;
 use crate::client::telemetry;
 use crate::client::{ClientInner, SlotSubscription};
 use crate::error::{AddContext, ErrorKind, Result};
+use crate::on_drop::OnDrop;
 use crate::telemetry::emit_in_drop;
 
 /// A request that has had no reply for so long is reported.
@@ -91,14 +92,19 @@ async fn run_acquisition(
     let now = client.clock.now();
     let acquisition = client.register(lock, AcquisitionState::new(goal, options, policy, now))?;
     observe(&acquisition);
-    let unclaimed = UnclaimedGuard { client, acquisition: Some(acquisition.clone()) };
+    let unclaimed = acquisition.clone();
+    // A subscriber may panic at the event of the grant.
+    let abandon = OnDrop::new(|| drop(client.apply(&unclaimed, AcquisitionEvent::Abandon)));
     let held = {
         let mut request = AcquireTask::new(client, acquisition, mode, now);
         let first = request.call_event();
         request.run_with_telemetry(first).await
     };
     match held {
-        Ok(true) => Ok(unclaimed.claim()),
+        Ok(true) => {
+            abandon.disarm();
+            Ok(Some(unclaimed))
+        }
         Ok(false) => Ok(None),
         Err(error) => Err(lock.add_context(error)),
     }
@@ -152,36 +158,9 @@ thread_local! {
 /// Drops requests because their caller cancelled them: that is their outcome, not that they were
 /// dropped.
 pub(crate) fn cancel(drop_requests: impl FnOnce()) {
-    struct Reset;
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            IS_CANCELLING.set(false);
-        }
-    }
     IS_CANCELLING.set(true);
-    let _reset = Reset;
+    let _reset = OnDrop::new(|| IS_CANCELLING.set(false));
     drop_requests();
-}
-
-/// An acquisition without a guard yet. Dropping it abandons the acquisition: a subscriber may panic
-/// at the event of the grant.
-struct UnclaimedGuard<'a> {
-    client: &'a ClientInner,
-    acquisition: Option<Arc<Acquisition>>,
-}
-
-impl UnclaimedGuard<'_> {
-    fn claim(mut self) -> Option<Arc<Acquisition>> {
-        self.acquisition.take()
-    }
-}
-
-impl Drop for UnclaimedGuard<'_> {
-    fn drop(&mut self) {
-        if let Some(acquisition) = &self.acquisition {
-            self.client.apply(acquisition, AcquisitionEvent::Abandon);
-        }
-    }
 }
 
 /// The outcome of a request whose future was dropped.
@@ -295,9 +274,9 @@ impl<'a> AcquireTask<'a> {
         confirmation: Confirmation,
         deadline: LocalInstant,
     ) -> RequestStep {
-        let gate = &self.acquisition.send_gate;
+        let gate = Some(&self.acquisition.send_gate);
         let transport = &self.client.transport;
-        let result = transport.call_gated(call, confirmation, deadline, gate).await;
+        let result = transport.call_with(call, confirmation, deadline, gate).await;
         let outcome = parse_reply(result, AcquireRequest::read);
         let outcome = outcome.map_err(|error| self.with_reason(error));
         // A formatter prints a field once for each time that it is recorded, so the span gets its

@@ -21,6 +21,7 @@ use crate::client::label::host_name;
 use crate::client::telemetry;
 use crate::error::Error;
 use crate::locks::lock;
+use crate::on_drop::OnDrop;
 use crate::router::Priority;
 use crate::telemetry::emit_in_drop;
 
@@ -78,26 +79,18 @@ impl Drop for RecordTask {
 #[derive(Debug, Default)]
 pub(crate) struct ClientRecord(Mutex<Option<RecordTask>>);
 
-/// Ends the record of a client when this is dropped, if [`ClientInner::end_record`] has not.
-#[must_use]
-pub(crate) struct RecordGuard(Arc<ClientInner>);
-
-impl RecordGuard {
-    /// Starts the record.
-    pub(crate) fn start(client: &Arc<ClientInner>) -> RecordGuard {
-        let guard = RecordGuard(client.clone());
-        let task = RecordTask::start(client);
-        *lock(&client.record.0) = task;
-        if client.is_closed() {
-            client.end_record(); // it may have been shut down before
+impl ClientInner {
+    /// Starts the record. It ends when the result is dropped, if [`ClientInner::end_record`] has
+    /// not ended it before.
+    pub(crate) fn start_record(self: &Arc<Self>) -> OnDrop<impl FnOnce() + use<>> {
+        let client = self.clone();
+        let end = OnDrop::new(move || client.end_record());
+        let task = RecordTask::start(self);
+        *lock(&self.record.0) = task;
+        if self.registry().is_closed {
+            self.end_record(); // it may have been shut down before
         }
-        guard
-    }
-}
-
-impl Drop for RecordGuard {
-    fn drop(&mut self) {
-        self.0.end_record();
+        end
     }
 }
 

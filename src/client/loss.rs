@@ -14,6 +14,7 @@ use crate::client::telemetry;
 use crate::fencing_token::FencingToken;
 use crate::health::catch;
 use crate::locks::lock;
+use crate::on_drop::OnDrop;
 use crate::router::RuntimeHandle;
 
 /// The most losses that wait for the listener. Further ones are not reported to it.
@@ -101,8 +102,9 @@ impl LossReports {
         let is_delivering = std::mem::replace(&mut queue.is_delivering, true);
         drop(queue);
         if !is_delivering {
-            let delivery = LossDelivery { reports: self.clone(), is_over: false };
-            self.runtime.spawn("losses", delivery.run());
+            let reports = self.clone();
+            let end_of_runtime = OnDrop::new(move || reports.drop_undelivered());
+            self.runtime.spawn("losses", self.clone().deliver(end_of_runtime));
         }
     }
 
@@ -116,6 +118,30 @@ impl LossReports {
             }
             delivered.await;
         }
+    }
+
+    /// The task that calls the listener. With its runtime, the deliveries end.
+    async fn deliver(self: Arc<Self>, end_of_runtime: OnDrop<impl FnOnce()>) {
+        for count in 1_usize.. {
+            let Some(loss) = self.next() else {
+                break;
+            };
+            self.tell(&loss);
+            if count.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+        }
+        end_of_runtime.disarm();
+        self.delivered.notify_waiters();
+    }
+
+    fn drop_undelivered(&self) {
+        let undelivered = std::mem::take(&mut *lock(&self.queue));
+        for loss in &undelivered.losses {
+            // The subscriber is the caller's code.
+            drop(catch(|| telemetry::loss_unreported(loss)));
+        }
+        self.delivered.notify_waiters();
     }
 
     /// The next loss. `None` ends the task.
@@ -134,40 +160,6 @@ impl LossReports {
             // The subscriber is the caller's code, too.
             drop(catch(|| telemetry::emit_listener_panicked(loss, &panic)));
         }
-    }
-}
-
-/// The task that calls the listener. With its runtime, the deliveries end.
-struct LossDelivery {
-    reports: Arc<LossReports>,
-    is_over: bool,
-}
-
-impl LossDelivery {
-    async fn run(mut self) {
-        for count in 1_usize.. {
-            let Some(loss) = self.reports.next() else {
-                break;
-            };
-            self.reports.tell(&loss);
-            if count.is_multiple_of(TURN) {
-                tokio::task::yield_now().await;
-            }
-        }
-        self.is_over = true;
-    }
-}
-
-impl Drop for LossDelivery {
-    fn drop(&mut self) {
-        if !self.is_over {
-            let undelivered = std::mem::take(&mut *lock(&self.reports.queue));
-            for loss in &undelivered.losses {
-                // The subscriber is the caller's code.
-                drop(catch(|| telemetry::loss_unreported(loss)));
-            }
-        }
-        self.reports.delivered.notify_waiters();
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn renew(
     let send = async |renew: RenewRequest| {
         let call = renew.call(acquisition.id, lock);
         parse_reply(
-            client.transport.call_replicated(&call, confirmation, until).await,
+            client.transport.call_with(&call, confirmation, until, None).await,
             RenewReply::read,
         )
     };

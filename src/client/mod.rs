@@ -9,12 +9,10 @@ pub(crate) mod config;
 pub(crate) mod label;
 pub(crate) mod loss;
 pub(crate) mod manual_renewal;
-pub(crate) mod rate_limit;
 mod registry;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded"))]
 mod tests;
-pub(crate) mod timer_queue;
 pub(crate) mod transfer;
 pub(crate) mod worker;
 
@@ -41,12 +39,12 @@ use crate::client::cache::{CachedLock, CachedLockMap};
 use crate::client::client_record::{ClientRecord, KnownClients};
 use crate::client::config::ClientConfig;
 use crate::client::loss::{LeaseLoss, LossReports};
-use crate::client::rate_limit::RateLimit;
-use crate::client::registry::{AcquisitionRegistry, DueWork};
+use crate::client::registry::AcquisitionRegistry;
 use crate::clock::Clock;
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::health::{ClientFailure, catch};
 use crate::locks;
+use crate::on_drop::OnDrop;
 use crate::router::{RuntimeHandle, Transport};
 use crate::telemetry::emit_in_drop;
 
@@ -171,7 +169,7 @@ impl ClientInner {
         }
         // A subscriber may panic, and the acquisition ends all the same. It ends after its events,
         // so that they precede the end of `shutdown`.
-        let ended = effects.deregister.then(|| EndedAcquisition(self, acquisition));
+        let ended = effects.deregister.then(|| OnDrop::new(|| self.deregister(acquisition)));
         emit_in_drop(|| self.report(acquisition, &mut effects));
         drop(ended);
         effects
@@ -291,7 +289,7 @@ impl ClientInner {
 
     /// The name of the server at which this client is subscribed in a slot now.
     pub(crate) fn subscribed_server(&self, slot: Slot) -> Option<String> {
-        self.transport.subscriptions()?.subscribed_server(slot)
+        self.transport.router()?.subscriptions.subscribed_server(slot)
     }
 
     fn subscribe(self: &Arc<Self>, slot: Slot, count: u64) -> SlotSubscription {
@@ -299,8 +297,8 @@ impl ClientInner {
         if registry.add_waiter(slot, count, self.clock.now()) {
             // Before the registry is unlocked and the slot can be found idle, so that the two
             // commands reach the router in the right order.
-            if let Some(subscriptions) = self.transport.subscriptions() {
-                subscriptions.subscribe(slot, self.id.channel(slot));
+            if let Some(router) = self.transport.router() {
+                router.subscriptions.subscribe(slot, self.id.channel(slot));
             }
         }
         drop(registry);
@@ -360,17 +358,12 @@ impl ClientInner {
     /// Ends the subscriptions of slots in which no request has waited for a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        let subscriptions = self.transport.subscriptions();
+        let router = self.transport.router();
         self.registry().remove_idle(now, |slot| {
-            if let Some(subscriptions) = subscriptions {
-                subscriptions.unsubscribe(slot);
+            if let Some(router) = router {
+                router.subscriptions.unsubscribe(slot);
             }
         });
-    }
-
-    /// Takes work that is due, as much as fits into one turn of the worker.
-    pub(crate) fn take_due_work(&self, now: LocalInstant) -> DueWork {
-        self.registry().take_due(now)
     }
 
     /// When a call that begins now has timed out. Confirmations come on top of the call timeout.
@@ -400,7 +393,8 @@ impl ClientInner {
         if !is_server_silent {
             return AcquisitionError::TimedOut { waiters_ahead: 0 };
         }
-        let failure = self.transport.dial_failure(lock.slot);
+        let router = self.transport.router();
+        let failure = router.and_then(|router| router.dial_failure(lock.slot));
         let source = failure.map(|failure| Arc::new(failure) as _);
         CallError { source, ..CallError::new(CallErrorKind::TimedOut(None), Doubt::None) }.into()
     }
@@ -419,43 +413,14 @@ impl ClientInner {
         }
     }
 
-    /// Returns when the worker must wake without a notification. From here on, earlier work wakes
-    /// it.
-    pub(crate) fn sleep_until(&self, at_most: LocalInstant) -> LocalInstant {
-        self.registry().sleep_until(at_most)
-    }
-
-    /// Stops taking locks.
-    pub(crate) fn close(&self) {
-        self.registry().close();
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.registry().is_closed()
-    }
-
     /// Notes that the last handle of the client is gone.
     pub(crate) fn mark_orphaned(&self) {
-        self.registry().mark_orphaned();
+        self.registry().is_orphaned = true;
         self.worker_wake.notify_one();
     }
 
-    /// Whether nothing is left to wait for: nothing is held or acquired, or the client has failed.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.registry().is_drained()
-    }
-
-    fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
+    pub(crate) fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
         locks::lock(&self.registry)
-    }
-}
-
-/// An acquisition that is removed from the registry when this is dropped.
-struct EndedAcquisition<'a>(&'a ClientInner, &'a Acquisition);
-
-impl Drop for EndedAcquisition<'_> {
-    fn drop(&mut self) {
-        self.0.deregister(self.1);
     }
 }
 
@@ -493,5 +458,18 @@ impl Drop for SlotSubscription {
     fn drop(&mut self) {
         let now = self.client.clock.now();
         self.client.registry().remove_waiter(self.slot, self.waiter, now);
+    }
+}
+
+/// A limit on how often something is done: when it may be done next.
+#[derive(Debug, Default)]
+pub(crate) struct RateLimit(AtomicU64);
+
+impl RateLimit {
+    /// Returns true if it may be done now, and not again for `interval`.
+    pub(crate) fn try_acquire(&self, now: LocalInstant, interval: Duration) -> bool {
+        let (now, next) = (now.as_nanos(), now.saturating_add(interval).as_nanos());
+        let free = |due: u64| (due <= now).then_some(next);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_ok()
     }
 }

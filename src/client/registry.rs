@@ -12,13 +12,12 @@ use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 
 use crate::client::acquisition::Acquisition;
-use crate::client::timer_queue::TimerQueue;
 
 /// How long a subscription is kept without waiters in its slot.
 const SUBSCRIPTION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub(super) struct AcquisitionRegistry {
+pub(crate) struct AcquisitionRegistry {
     acquisitions: FxHashMap<u64, Arc<Acquisition>>,
     /// The timers of leases and requests.
     leases: TimerQueue,
@@ -29,9 +28,10 @@ pub(super) struct AcquisitionRegistry {
     slot_waiters: BTreeMap<Slot, SlotWaiters>,
     /// The time until which the worker sleeps.
     sleeps_until: Option<LocalInstant>,
-    closed: bool,
+    /// The client acquires no more locks.
+    pub(crate) is_closed: bool,
     /// Whether the last handle is gone. The worker then ends when all work is done.
-    is_orphaned: bool,
+    pub(super) is_orphaned: bool,
     /// Whether the client has failed. Remaining acquisitions stay as they are.
     failed: bool,
 }
@@ -65,10 +65,10 @@ pub(crate) struct DueWork {
 impl AcquisitionRegistry {
     /// Adds an acquisition. Returns false if the client acquires no more locks.
     pub(super) fn add(&mut self, acquisition: Arc<Acquisition>) -> bool {
-        if !self.closed {
+        if !self.is_closed {
             self.acquisitions.insert(acquisition.number, acquisition);
         }
-        !self.closed
+        !self.is_closed
     }
 
     /// Removes the acquisition. Returns true if the client is shutting down and has no other
@@ -77,7 +77,7 @@ impl AcquisitionRegistry {
         self.acquisitions.remove(&count);
         self.leases.remove(count);
         self.releases.remove(count);
-        self.acquisitions.is_empty() && (self.closed || self.is_orphaned)
+        self.acquisitions.is_empty() && (self.is_closed || self.is_orphaned)
     }
 
     pub(super) fn get(&self, count: u64) -> Option<Arc<Acquisition>> {
@@ -91,8 +91,8 @@ impl AcquisitionRegistry {
         all
     }
 
-    /// Whether nothing is left to wait for.
-    pub(super) fn is_drained(&self) -> bool {
+    /// Whether nothing is left to wait for: nothing is held or acquired, or the client has failed.
+    pub(crate) fn is_drained(&self) -> bool {
         self.acquisitions.is_empty() || self.failed
     }
 
@@ -137,29 +137,19 @@ impl AcquisitionRegistry {
         self.leases.next_due().into_iter().chain(self.releases.next_due()).min()
     }
 
+    /// Returns when the worker must wake without a notification. From here on, earlier work wakes
+    /// it.
     pub(super) fn sleep_until(&mut self, at_most: LocalInstant) -> LocalInstant {
         let until = self.first_due().map_or(at_most, |due| due.min(at_most));
         self.sleeps_until = Some(until);
         until
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    pub(super) fn close(&mut self) {
-        self.closed = true;
-    }
-
     /// Ends all work.
     pub(super) fn fail(&mut self) {
-        (self.closed, self.failed) = (true, true);
+        (self.is_closed, self.failed) = (true, true);
         (self.leases, self.releases) = Default::default();
         self.locks_to_grant.clear();
-    }
-
-    pub(super) fn mark_orphaned(&mut self) {
-        self.is_orphaned = true;
     }
 
     pub(super) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
@@ -192,6 +182,49 @@ impl AcquisitionRegistry {
             }
             keep
         });
+    }
+}
+
+/// The timers by acquisition number. An acquisition has at most one timer, so the queue is never
+/// longer than the registry.
+#[derive(Debug, Default)]
+struct TimerQueue {
+    order: BTreeSet<(LocalInstant, u64)>,
+    due: FxHashMap<u64, LocalInstant>,
+}
+
+impl TimerQueue {
+    /// Sets the timer of an acquisition to `due`. An earlier timer stays. When it fires, the worker
+    /// learns what is due later.
+    fn insert_earlier(&mut self, number: u64, due: LocalInstant) {
+        match self.due.get(&number).copied() {
+            Some(earlier) if earlier <= due => return,
+            Some(later) => {
+                self.order.remove(&(later, number));
+            }
+            None => {}
+        }
+        self.due.insert(number, due);
+        self.order.insert((due, number));
+    }
+
+    /// Removes the timer of the acquisition.
+    fn remove(&mut self, number: u64) {
+        if let Some(due) = self.due.remove(&number) {
+            self.order.remove(&(due, number));
+        }
+    }
+
+    /// Removes and returns the first acquisition whose timer is due at or before `by`. Set its
+    /// timer again to wake it again.
+    fn pop_due(&mut self, by: LocalInstant) -> Option<u64> {
+        let (_, number) = self.order.first().copied().filter(|(due, _)| *due <= by)?;
+        self.remove(number);
+        Some(number)
+    }
+
+    fn next_due(&self) -> Option<LocalInstant> {
+        self.order.first().map(|(due, _)| *due)
     }
 }
 

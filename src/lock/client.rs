@@ -255,13 +255,13 @@ impl Client {
     /// Cancel safe: if the future is dropped, the releases go on in the background.
     pub async fn shutdown(&self, within: Duration) -> Vec<String> {
         let client = &self.client;
-        client.close();
+        client.registry().is_closed = true;
         let until = client.clock.now().saturating_add(within);
         GivingUp { client, acquisitions: client.acquisitions().into_iter() }.run().await;
-        while !client.is_drained() {
+        while !client.registry().is_drained() {
             let mut drained = pin!(client.drained.notified());
             drained.as_mut().enable();
-            if client.is_drained() {
+            if client.registry().is_drained() {
                 break;
             }
             let sleep = client.clock.sleep_until(until);

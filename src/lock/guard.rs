@@ -55,14 +55,61 @@ pub(crate) struct Hold(pub(crate) Lease);
 
 impl Hold {
     pub(crate) async fn release(self) -> Result<ReleaseOutcome> {
-        self.begin_release().send().await
+        self.begin_release().await
     }
 
-    /// Ends the lease for every observer. Nothing is sent yet.
-    pub(crate) fn begin_release(self) -> HoldRelease {
+    /// Ends the lease for every observer. Nothing is sent yet: the future sends the release and
+    /// waits for its outcome. If it is dropped, the worker sends the release.
+    pub(crate) fn begin_release(self) -> impl Future<Output = Result<ReleaseOutcome>> {
         let Lease { client, acquisition } = &self.0;
         let began = client.apply(acquisition, AcquisitionEvent::ReleaseStarted).now;
-        HoldRelease { hold: self, began }
+        self.send_release(began)
+    }
+
+    /// A lease that was lost before is left to the worker, because the outcome is known.
+    async fn send_release(self, began: LocalInstant) -> Result<ReleaseOutcome> {
+        let Lease { client, acquisition } = &self.0;
+        let lock = &acquisition.lock;
+        let held = acquisition
+            .with_lease(|holding| (holding.deadline, holding.release_request(), holding.is_lost()));
+        // Without a holding, the client was shut down.
+        let Some((ends, release, false)) = held else {
+            return Ok(ReleaseOutcome::AlreadyLost);
+        };
+        let call = release.call(acquisition.id, lock);
+        let until = began.saturating_add(client.settings.acquisition.call_timeout);
+        let outcome = parse_reply(client.transport.call(&call, until).await, ReleaseRequest::read);
+        let reply = match outcome {
+            Ok(reply) => reply,
+            Err(failure) => return self.not_answered(failure.into()),
+        };
+        let (ended, repeated, received) =
+            (reply.body, !reply.in_doubt.is_none(), reply.received_at);
+        let is_good = received < ends;
+        // Other clients may have taken over a key of a two-key lock.
+        let is_good = is_good && lock.second_key.is_none();
+        // If anything may still arrive, the drop at the end hands it to the worker, which sends one
+        // more release later.
+        client.apply(acquisition, AcquisitionEvent::ReleaseReply(reply));
+        Ok(match ended {
+            ReleaseReply::Released | ReleaseReply::Kept(_) if began < ends => {
+                ReleaseOutcome::Released
+            }
+            ReleaseReply::NotFound if repeated && is_good => ReleaseOutcome::Released,
+            ReleaseReply::NotFound if repeated => ReleaseOutcome::Unknown,
+            _ => ReleaseOutcome::AlreadyLost,
+        })
+    }
+
+    fn not_answered(&self, error: Error) -> Result<ReleaseOutcome> {
+        let lock = &self.0.acquisition.lock;
+        telemetry::emit_release_failed(&lock.name, lock.slot, &error);
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
+                Ok(ReleaseOutcome::Unknown)
+            }
+            _ => Err(lock.add_context(error)),
+        }
     }
 
     /// Renews the lease when no earlier call can change it, and then stops tracking it. The lease
@@ -86,63 +133,6 @@ impl Drop for Hold {
         let Lease { client, acquisition } = &self.0;
         if !acquisition.is_ended() {
             client.apply(acquisition, AcquisitionEvent::Abandon);
-        }
-    }
-}
-
-/// A lease that has ended for every observer, with a release that is not sent yet. If it is
-/// dropped, the worker sends the release.
-#[derive(Debug)]
-pub(crate) struct HoldRelease {
-    hold: Hold,
-    began: LocalInstant,
-}
-
-impl HoldRelease {
-    /// Sends the release and waits for its outcome. A lease that was lost before is left to the
-    /// worker, because the outcome is known.
-    pub(crate) async fn send(self) -> Result<ReleaseOutcome> {
-        let Lease { client, acquisition } = &self.hold.0;
-        let lock = &acquisition.lock;
-        let held = acquisition
-            .with_lease(|holding| (holding.deadline, holding.release_request(), holding.is_lost()));
-        // Without a holding, the client was shut down.
-        let Some((ends, release, false)) = held else {
-            return Ok(ReleaseOutcome::AlreadyLost);
-        };
-        let call = release.call(acquisition.id, lock);
-        let until = self.began.saturating_add(client.settings.acquisition.call_timeout);
-        let outcome = parse_reply(client.transport.call(&call, until).await, ReleaseRequest::read);
-        let reply = match outcome {
-            Ok(reply) => reply,
-            Err(failure) => return self.not_answered(failure.into()),
-        };
-        let (ended, repeated, received) =
-            (reply.body, !reply.in_doubt.is_none(), reply.received_at);
-        let is_good = received < ends;
-        // Other clients may have taken over a key of a two-key lock.
-        let is_good = is_good && lock.second_key.is_none();
-        // If anything may still arrive, the drop at the end hands it to the worker, which sends one
-        // more release later.
-        client.apply(acquisition, AcquisitionEvent::ReleaseReply(reply));
-        Ok(match ended {
-            ReleaseReply::Released | ReleaseReply::Kept(_) if self.began < ends => {
-                ReleaseOutcome::Released
-            }
-            ReleaseReply::NotFound if repeated && is_good => ReleaseOutcome::Released,
-            ReleaseReply::NotFound if repeated => ReleaseOutcome::Unknown,
-            _ => ReleaseOutcome::AlreadyLost,
-        })
-    }
-
-    fn not_answered(&self, error: Error) -> Result<ReleaseOutcome> {
-        let lock = &self.hold.0.acquisition.lock;
-        telemetry::emit_release_failed(&lock.name, lock.slot, &error);
-        match error.kind() {
-            ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
-                Ok(ReleaseOutcome::Unknown)
-            }
-            _ => Err(lock.add_context(error)),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::client::acquire_task;
 use crate::client::config::check_options;
 use crate::client::{ClientHandle, ClientInner};
 use crate::error::{AddContext, Error, ErrorKind, Result};
-use crate::lock::guard::{Hold, HoldRelease, ReleaseOutcome};
+use crate::lock::guard::{Hold, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
 use crate::lock::retry::was_cut_short;
@@ -509,7 +509,7 @@ impl MultiLockGuard {
     /// Cancel safe: if the future is dropped, the releases are finished in the background.
     pub async fn release(self) -> Result<ReleaseOutcome> {
         let releases: Vec<_> = self.0.into_iter().map(Hold::begin_release).collect();
-        let released = join_all(releases.into_iter().map(HoldRelease::send)).await;
+        let released = join_all(releases).await;
         // A loss comes first: the error of another lock must not hide it.
         if released.iter().any(|outcome| matches!(outcome, Ok(ReleaseOutcome::AlreadyLost))) {
             return Ok(ReleaseOutcome::AlreadyLost);

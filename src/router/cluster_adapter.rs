@@ -48,7 +48,7 @@ const MIN_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Sends calls over a connection that the application uses as well.
 pub(crate) struct ClusterAdapter {
-    runtime: RuntimeHandle,
+    pub(super) runtime: RuntimeHandle,
     connection: ClusterConnection,
     clock: Arc<dyn Clock>,
     /// The limit for one attempt.
@@ -87,12 +87,24 @@ impl ClusterAdapter {
         }
     }
 
-    pub(crate) async fn call(
+    /// The connection does not tell when it sends, so the gate is passed at once.
+    ///
+    /// `WAIT` counts the writes of its own connection, and blocks it. On a shared connection the
+    /// count would be wrong, and the block would stop the other users.
+    pub(crate) async fn call_with(
         &self,
         call: &Call,
+        confirmation: Confirmation,
         deadline: LocalInstant,
+        gate: Option<&SendGate>,
     ) -> Result<CallReply, CallError> {
         let mut state = AdapterCall::default();
+        if gate.is_some_and(|gate| !gate.pass()) {
+            return Err(state.failed(CallErrorKind::Closed));
+        }
+        if !confirmation.is_empty() {
+            return Err(unsupported("`min_replicas` and `fsync` are not supported"));
+        }
         loop {
             if self.closed.load(Ordering::Acquire) {
                 return Err(state.failed(self.runtime.closed()));
@@ -104,35 +116,6 @@ impl ClusterAdapter {
             if let Some(answer) = self.attempt(call, deadline, &mut state).await? {
                 return Ok(answer);
             }
-        }
-    }
-
-    /// `WAIT` counts the writes of its own connection, and blocks it. On a shared connection the
-    /// count would be wrong, and the block would stop the other users.
-    pub(crate) async fn call_replicated(
-        &self,
-        call: &Call,
-        confirmation: Confirmation,
-        deadline: LocalInstant,
-    ) -> Result<CallReply, CallError> {
-        if confirmation.is_empty() {
-            return self.call(call, deadline).await;
-        }
-        Err(unsupported("`min_replicas` and `fsync` are not supported"))
-    }
-
-    /// As `call_replicated`. The connection does not tell when it sends, so the gate is passed at
-    /// once.
-    pub(crate) async fn call_gated(
-        &self,
-        call: &Call,
-        confirmation: Confirmation,
-        deadline: LocalInstant,
-        gate: &SendGate,
-    ) -> Result<CallReply, CallError> {
-        match gate.pass() {
-            true => self.call_replicated(call, confirmation, deadline).await,
-            false => Err(AdapterCall::default().failed(CallErrorKind::Closed)),
         }
     }
 
@@ -162,15 +145,13 @@ impl ClusterAdapter {
         let mut under_way: FuturesUnordered<_> = calls
             .iter()
             .enumerate()
-            .map(|(at, call)| async move { (at, self.call(call, deadline).await) })
+            .map(|(at, call)| async move {
+                (at, self.call_with(call, Confirmation::default(), deadline, None).await)
+            })
             .collect();
         while let Some((at, outcome)) = under_way.next().await {
             on_reply(at, outcome);
         }
-    }
-
-    pub(crate) fn runtime(&self) -> &RuntimeHandle {
-        &self.runtime
     }
 
     /// Makes later calls fail as `Closed`. The connection stays open: it is the application's.

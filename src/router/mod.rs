@@ -38,8 +38,8 @@ use rwlease_core::protocol::{Call, CallError, CallReply, Confirmation};
 use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::{ClockBounds, LocalInstant};
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::{ConnectionError, Connector};
 use crate::backoff::with_jitter;
 use crate::clock::Clock;
@@ -125,8 +125,8 @@ pub(crate) struct Router {
     topology: Arc<Topology>,
     script_uploads: Arc<ScriptUploads>,
     replicated: Arc<ReplicatedCallPools>,
-    subscriptions: Subscriptions,
-    background: Vec<AbortOnDrop>,
+    pub(crate) subscriptions: Subscriptions,
+    background: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Router {
@@ -178,7 +178,8 @@ impl Router {
             let on_change = move || topology.clone().on_master_change();
             runtime.spawn("sentinels", sentinel::run_subscriptions(sentinels, on_change))
         });
-        let background = [refreshing].into_iter().chain(watching).map(AbortOnDrop::new).collect();
+        let background =
+            [refreshing].into_iter().chain(watching).map(AbortOnDropHandle::new).collect();
         let subscriptions = Subscriptions::start(
             runtime.clone(),
             connector,
@@ -202,37 +203,20 @@ impl Router {
 
     /// Sends one call to the master of its slot, and returns its answer before the deadline.
     ///
+    /// With a confirmation, the answer says whether that came. Such a call uses separate
+    /// connections, so that it blocks no other calls. Every attempt passes the gate before it is
+    /// sent.
+    ///
     /// If the future is dropped, a command may stay under way. It can arrive until the call's
     /// `not_after`.
-    pub(crate) async fn call(
-        &self,
-        call: &Call,
-        deadline: LocalInstant,
-    ) -> Result<CallReply, CallError> {
-        InFlightCall::new(self, call, deadline).run().await
-    }
-
-    /// As `call`, but waits for a confirmation, and the answer says whether it came. It uses
-    /// separate connections, so that it blocks no other calls. If the confirmation is empty, it is
-    /// `call`.
-    pub(crate) async fn call_replicated(
+    pub(crate) async fn call_with(
         &self,
         call: &Call,
         confirmation: Confirmation,
         deadline: LocalInstant,
+        gate: Option<&SendGate>,
     ) -> Result<CallReply, CallError> {
-        InFlightCall::confirmed(self, call, confirmation, deadline).run().await
-    }
-
-    /// As `call_replicated`. Every attempt passes the gate before it is sent.
-    pub(crate) async fn call_gated(
-        &self,
-        call: &Call,
-        confirmation: Confirmation,
-        deadline: LocalInstant,
-        gate: &SendGate,
-    ) -> Result<CallReply, CallError> {
-        InFlightCall::confirmed(self, call, confirmation, deadline).gated(gate).run().await
+        InFlightCall::new(self, call, confirmation, deadline, gate).run().await
     }
 
     /// The known master of a slot, for grouping calls by server.
@@ -252,10 +236,6 @@ impl Router {
         self.connections.get(address).map(|connection| connection.clock_bounds())
     }
 
-    pub(crate) fn subscriptions(&self) -> &Subscriptions {
-        &self.subscriptions
-    }
-
     /// Waits between two attempts, but not past the deadline.
     async fn back_off(&self, pause: Duration, deadline: LocalInstant) {
         if !pause.is_zero() {
@@ -263,14 +243,10 @@ impl Router {
         }
     }
 
-    pub(crate) fn runtime(&self) -> &RuntimeHandle {
-        &self.runtime
-    }
-
     /// Closes all connections. Later calls fail as [`RuntimeHandle::closed`] says, and so do calls
     /// between two attempts.
     pub(crate) fn close(&self) {
-        self.background.iter().for_each(AbortOnDrop::abort);
+        self.background.iter().for_each(AbortOnDropHandle::abort);
         self.subscriptions.close();
         self.connections.close();
         self.replicated.close();

@@ -9,6 +9,7 @@ use tracing::field::display;
 use tracing::{debug, info, trace, warn};
 
 use crate::error::{Error, ErrorChain};
+use crate::on_drop::OnDrop;
 use crate::telemetry::{
     Gauge, count_event, count_labeled, emit_in_drop, record_duration, server_gauge,
 };
@@ -167,14 +168,6 @@ pub(crate) struct ServerLoad {
     queued: Gauge,
 }
 
-/// Commands that a gauge counts until this is dropped.
-#[must_use]
-#[derive(Debug)]
-pub(crate) struct GaugeGuard<'a> {
-    gauge: &'a Gauge,
-    commands: f64,
-}
-
 impl ServerLoad {
     pub(crate) fn of(server: &Address) -> ServerLoad {
         ServerLoad {
@@ -183,29 +176,21 @@ impl ServerLoad {
         }
     }
 
-    /// Counts commands that are sent and have no reply yet.
-    pub(crate) fn in_flight(&self, commands: usize) -> GaugeGuard<'_> {
-        GaugeGuard::add(&self.in_flight, commands)
+    /// Counts commands that are sent and have no reply yet, until the result is dropped.
+    pub(crate) fn in_flight(&self, commands: usize) -> OnDrop<impl FnOnce()> {
+        count(&self.in_flight, commands)
     }
 
-    /// Counts commands that wait for a permit.
-    pub(crate) fn queued(&self, commands: usize) -> GaugeGuard<'_> {
-        GaugeGuard::add(&self.queued, commands)
+    /// Counts commands that wait for a permit, until the result is dropped.
+    pub(crate) fn queued(&self, commands: usize) -> OnDrop<impl FnOnce()> {
+        count(&self.queued, commands)
     }
 }
 
-impl GaugeGuard<'_> {
-    fn add(gauge: &Gauge, commands: usize) -> GaugeGuard<'_> {
-        let commands = commands as f64;
-        gauge.increment(commands);
-        GaugeGuard { gauge, commands }
-    }
-}
-
-impl Drop for GaugeGuard<'_> {
-    fn drop(&mut self) {
-        emit_in_drop(|| self.gauge.decrement(self.commands));
-    }
+fn count(gauge: &Gauge, commands: usize) -> OnDrop<impl FnOnce()> {
+    let commands = commands as f64;
+    gauge.increment(commands);
+    OnDrop::new(move || emit_in_drop(|| gauge.decrement(commands)))
 }
 
 /// The server confirmed the subscription to the channel of a slot.

@@ -110,6 +110,19 @@ impl Bench {
 }
 
 impl Router {
+    async fn call(&self, call: &Call, deadline: LocalInstant) -> Result<CallReply, CallError> {
+        self.call_with(call, Confirmation::default(), deadline, None).await
+    }
+
+    async fn call_replicated(
+        &self,
+        call: &Call,
+        confirmation: Confirmation,
+        deadline: LocalInstant,
+    ) -> Result<CallReply, CallError> {
+        self.call_with(call, confirmation, deadline, None).await
+    }
+
     async fn call_within(&self, key: &str, seconds: u64) -> Result<CallReply, CallError> {
         let deadline = self.clock.now().saturating_add(Duration::from_secs(seconds));
         self.call(&call(key), deadline).await

@@ -5,17 +5,14 @@ use std::sync::Arc;
 
 use rwlease_core::protocol::{Call, CallError, CallReply, Confirmation};
 use rwlease_core::resp::{Address, Command, RespValue};
-use rwlease_core::slot::Slot;
-use rwlease_core::time::{ClockBounds, LocalInstant};
+use rwlease_core::time::LocalInstant;
 
-use crate::backend::ConnectionError;
 use crate::router::Router;
 use crate::router::calls::send_gate::SendGate;
 #[cfg(feature = "cluster-async")]
 use crate::router::cluster_adapter::ClusterAdapter;
 use crate::router::connections::send_permit::Priority;
 use crate::router::runtime::RuntimeHandle;
-use crate::router::subscriptions::Subscriptions;
 #[cfg(feature = "embedded")]
 use crate::scripts::Scripts;
 
@@ -40,8 +37,8 @@ macro_rules! either {
 /// The methods of [`Router`], for both. `ClusterAdapter` says which of them it limits.
 impl Transport {
     /// `None` for a connection of the application: it does not say which server has a slot, and has
-    /// no subscriptions.
-    fn router(&self) -> Option<&Router> {
+    /// no subscriptions. Without subscriptions there are no events, and waiters poll.
+    pub(crate) fn router(&self) -> Option<&Router> {
         match self {
             Transport::Router(router) => Some(router),
             #[cfg(feature = "cluster-async")]
@@ -55,31 +52,23 @@ impl Transport {
         self.router().map_or_else(Scripts::embedded, |router| router.scripts)
     }
 
+    /// [`Self::call_with`] without a confirmation and a gate.
     pub(crate) async fn call(
         &self,
         call: &Call,
         deadline: LocalInstant,
     ) -> Result<CallReply, CallError> {
-        either!(self, it => it.call(call, deadline).await)
+        self.call_with(call, Confirmation::default(), deadline, None).await
     }
 
-    pub(crate) async fn call_replicated(
+    pub(crate) async fn call_with(
         &self,
         call: &Call,
         confirmation: Confirmation,
         deadline: LocalInstant,
+        gate: Option<&SendGate>,
     ) -> Result<CallReply, CallError> {
-        either!(self, it => it.call_replicated(call, confirmation, deadline).await)
-    }
-
-    pub(crate) async fn call_gated(
-        &self,
-        call: &Call,
-        confirmation: Confirmation,
-        deadline: LocalInstant,
-        gate: &SendGate,
-    ) -> Result<CallReply, CallError> {
-        either!(self, it => it.call_gated(call, confirmation, deadline, gate).await)
+        either!(self, it => it.call_with(call, confirmation, deadline, gate).await)
     }
 
     pub(crate) async fn call_each(
@@ -101,34 +90,12 @@ impl Transport {
         either!(self, it => it.query(address, command, deadline).await)
     }
 
-    pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
-        self.router()?.master_of(slot)
-    }
-
-    /// Why the master of this slot cannot be reached, if that is known.
-    pub(crate) fn dial_failure(&self, slot: Slot) -> Option<ConnectionError> {
-        match self {
-            Transport::Router(router) => router.dial_failure(slot),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => None,
-        }
-    }
-
     pub(crate) fn masters(&self) -> Vec<Address> {
         either!(self, it => it.masters())
     }
 
-    pub(crate) fn clock_bounds(&self, address: &Address) -> Option<ClockBounds> {
-        self.router()?.clock_bounds(address)
-    }
-
-    /// Without subscriptions there are no events, and waiters poll.
-    pub(crate) fn subscriptions(&self) -> Option<&Subscriptions> {
-        Some(self.router()?.subscriptions())
-    }
-
     pub(crate) fn runtime(&self) -> &RuntimeHandle {
-        either!(self, it => it.runtime())
+        either!(self, it => &it.runtime)
     }
 
     pub(crate) fn close(&self) {

@@ -27,12 +27,12 @@ const LIBRARY: Crate = Crate {
     source: "src",
     layers: &[
         "locks",
+        "on_drop",
         "backoff",
         "scripts",
         "clock",
         "telemetry",
         "health",
-        "abort_on_drop",
         "error",
         "fencing_token",
         "backend",

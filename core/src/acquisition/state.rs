@@ -43,120 +43,49 @@ impl AcquisitionState {
         let mut all_effects =
             Effects { now: ctx.now, grant_waiters: event.has_more_work(), ..Effects::default() };
         let effects = &mut all_effects;
-        match (event, &mut *self) {
-            (
-                event @ (AcquisitionEvent::Call { .. }
-                | AcquisitionEvent::AcquireReply(_)
-                | AcquisitionEvent::Wake),
-                _,
-            ) => {
-                self.apply_to_request(event, ctx, effects);
-            }
-            (AcquisitionEvent::PushMissed, _) => {
+        match event {
+            AcquisitionEvent::Call { .. }
+            | AcquisitionEvent::AcquireReply(_)
+            | AcquisitionEvent::Wake => self.apply_to_request(event, ctx, effects),
+            AcquisitionEvent::PushMissed => {
                 if let Some(request) = self.request() {
                     request.on_push_missed();
                     effects.notify_waiters = true;
                 }
             }
-            (AcquisitionEvent::GrantPushed(pushed), _) => {
+            AcquisitionEvent::GrantPushed(pushed) => {
                 if let Some(request) = self.request() {
                     request.on_pushed(*pushed, ctx);
                     effects.notify_waiters = true;
                 }
             }
-            (AcquisitionEvent::RequestEnded, AcquisitionState::Requesting(_)) => {
-                self.schedule_release(ctx, effects)
+            AcquisitionEvent::Abandon => self.schedule_release(ctx, effects),
+            AcquisitionEvent::Upgrade(_) if !matches!(self, AcquisitionState::Held(_)) => {
+                effects.next_step = Some(RequestStep::Failed(self.end_error()));
             }
-            (AcquisitionEvent::RequestEnded, AcquisitionState::Held(held_lease)) => {
-                held_lease.schedule_end_wait(ctx, effects)
-            }
-            (AcquisitionEvent::BeginUse, AcquisitionState::Held(held_lease)) => {
-                held_lease.begin_use(ctx, effects)
-            }
-            (AcquisitionEvent::Upgrade(policy), AcquisitionState::Held(held_lease)) => {
-                effects.next_step = Some(held_lease.begin_upgrade(policy, ctx));
-            }
-            (AcquisitionEvent::Upgrade(_), _) => {
-                effects.next_step = Some(RequestStep::Failed(self.end_error()))
-            }
-            (AcquisitionEvent::Downgrade, AcquisitionState::Held(held_lease)) => {
-                held_lease.begin_downgrade(ctx, effects)
-            }
-            (AcquisitionEvent::CancelAtLeast, AcquisitionState::Held(held_lease)) => {
-                held_lease.cancel_at_least()
-            }
-            (AcquisitionEvent::ReleasePermits { keep }, AcquisitionState::Held(held_lease)) => {
-                held_lease.begin_release_permits(keep, ctx, effects)
-            }
-            (
-                AcquisitionEvent::ReleasePermitsReply { keep, outcome },
-                AcquisitionState::Held(held_lease),
-            ) => {
-                held_lease.on_release_permits_reply(keep, outcome, ctx, effects);
-            }
-            (AcquisitionEvent::CancelDowngrade, AcquisitionState::Held(held_lease)) => {
-                held_lease.cancel_downgrade(effects)
-            }
-            (AcquisitionEvent::ReleaseStarted, AcquisitionState::Held(held_lease)) => {
-                held_lease.begin_release(ctx, effects)
-            }
-            (AcquisitionEvent::ReleaseReply(reply), AcquisitionState::Held(held_lease)) => {
-                held_lease.on_release_reply(reply, ctx, effects)
-            }
-            (AcquisitionEvent::LetExpire, AcquisitionState::Held(held_lease)) => {
-                held_lease.stop_tracking("let_expire", ctx, effects)
-            }
-            (AcquisitionEvent::Transfer, AcquisitionState::Held(held_lease)) => {
-                held_lease.stop_tracking("transferred", ctx, effects)
-            }
-            (
-                AcquisitionEvent::Abandon,
-                AcquisitionState::Requesting(_) | AcquisitionState::Held(_),
-            ) => self.schedule_release(ctx, effects),
-            (AcquisitionEvent::Withdraw, AcquisitionState::Requesting(_)) => {
-                effects.deregister = true
-            }
-            (AcquisitionEvent::ClientFailed, AcquisitionState::Requesting(_)) => {
-                self.schedule_release(ctx, effects)
-            }
-            (AcquisitionEvent::ClientFailed, AcquisitionState::Held(held_lease)) => {
-                held_lease.client_failed(ctx, effects)
-            }
-            // The answer that grants the ended lease arrives on another connection.
-            (AcquisitionEvent::ForceReleased { token }, AcquisitionState::Requesting(request)) => {
-                request.force_released_token = request.force_released_token.max(Some(token));
-            }
-            (AcquisitionEvent::ForceReleased { token }, AcquisitionState::Held(held_lease)) => {
-                held_lease.query_after_force_release(token, ctx, effects)
-            }
-            (AcquisitionEvent::HoldsReply(outcome), AcquisitionState::Held(held_lease)) => {
-                held_lease.on_holds_reply(outcome, ctx, effects)
-            }
-            (AcquisitionEvent::TimerFired, AcquisitionState::Held(held_lease)) => {
-                held_lease.on_timer(ctx, effects)
-            }
-            (AcquisitionEvent::TimerFired, AcquisitionState::Releasing(releasing)) => {
-                releasing.on_timer(ctx, effects)
-            }
-            (AcquisitionEvent::RenewReply(outcome), AcquisitionState::Held(held_lease)) => {
-                held_lease.on_renew_outcome(outcome, ctx, effects)
-            }
-            (AcquisitionEvent::DowngradeReply(outcome), AcquisitionState::Held(held_lease)) => {
-                held_lease.on_downgrade_reply(outcome, ctx, effects);
-            }
-            (
-                AcquisitionEvent::WorkerReleaseReply { wait_only, outcome },
-                AcquisitionState::Held(held_lease),
-            ) => {
-                held_lease.on_partial_release_reply(wait_only, outcome, ctx, effects);
-            }
-            (
-                AcquisitionEvent::WorkerReleaseReply { wait_only: false, outcome },
-                AcquisitionState::Releasing(releasing),
-            ) => {
-                releasing.on_reply(outcome, ctx, effects);
-            }
-            _ => {}
+            event => match self {
+                AcquisitionState::Requesting(request) => match event {
+                    AcquisitionEvent::RequestEnded | AcquisitionEvent::ClientFailed => {
+                        self.schedule_release(ctx, effects)
+                    }
+                    AcquisitionEvent::Withdraw => effects.deregister = true,
+                    // The answer that grants the ended lease arrives on another connection.
+                    AcquisitionEvent::ForceReleased { token } => {
+                        request.force_released_token =
+                            request.force_released_token.max(Some(token));
+                    }
+                    _ => {}
+                },
+                AcquisitionState::Held(held_lease) => held_lease.apply(event, ctx, effects),
+                AcquisitionState::Releasing(releasing) => match event {
+                    AcquisitionEvent::TimerFired => releasing.on_timer(ctx, effects),
+                    AcquisitionEvent::WorkerReleaseReply { wait_only: false, outcome } => {
+                        releasing.on_reply(outcome, ctx, effects);
+                    }
+                    _ => {}
+                },
+                AcquisitionState::Ended => {}
+            },
         }
         if all_effects.deregister {
             *self = AcquisitionState::Ended;
@@ -286,6 +215,46 @@ impl AcquisitionState {
         match self {
             AcquisitionState::Held(_) => AcquisitionError::LeaseLost,
             _ => AcquisitionError::ShutDown,
+        }
+    }
+}
+
+impl HeldLease {
+    /// The transition for an event of a holder or of the worker.
+    fn apply(&mut self, event: AcquisitionEvent, ctx: &Context<'_>, effects: &mut Effects) {
+        match event {
+            AcquisitionEvent::RequestEnded => self.schedule_end_wait(ctx, effects),
+            AcquisitionEvent::BeginUse => self.begin_use(ctx, effects),
+            AcquisitionEvent::Upgrade(policy) => {
+                effects.next_step = Some(self.begin_upgrade(policy, ctx));
+            }
+            AcquisitionEvent::Downgrade => self.begin_downgrade(ctx, effects),
+            AcquisitionEvent::CancelAtLeast => self.cancel_at_least(),
+            AcquisitionEvent::ReleasePermits { keep } => {
+                self.begin_release_permits(keep, ctx, effects)
+            }
+            AcquisitionEvent::CancelDowngrade => self.cancel_downgrade(effects),
+            AcquisitionEvent::ReleaseStarted => self.begin_release(ctx, effects),
+            AcquisitionEvent::ReleaseReply(reply) => self.on_release_reply(reply, ctx, effects),
+            AcquisitionEvent::LetExpire => self.stop_tracking("let_expire", ctx, effects),
+            AcquisitionEvent::Transfer => self.stop_tracking("transferred", ctx, effects),
+            AcquisitionEvent::ClientFailed => self.client_failed(ctx, effects),
+            AcquisitionEvent::ForceReleased { token } => {
+                self.query_after_force_release(token, ctx, effects)
+            }
+            AcquisitionEvent::TimerFired => self.on_timer(ctx, effects),
+            AcquisitionEvent::HoldsReply(outcome) => self.on_holds_reply(outcome, ctx, effects),
+            AcquisitionEvent::RenewReply(outcome) => self.on_renew_outcome(outcome, ctx, effects),
+            AcquisitionEvent::DowngradeReply(outcome) => {
+                self.on_downgrade_reply(outcome, ctx, effects)
+            }
+            AcquisitionEvent::ReleasePermitsReply { keep, outcome } => {
+                self.on_release_permits_reply(keep, outcome, ctx, effects)
+            }
+            AcquisitionEvent::WorkerReleaseReply { wait_only, outcome } => {
+                self.on_partial_release_reply(wait_only, outcome, ctx, effects)
+            }
+            _ => {}
         }
     }
 }

@@ -230,7 +230,7 @@ impl AcquireRequest {
 
     pub fn read(reply: RespValue) -> Result<(Envelope, AcquireReply), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let acquired = match status.as_bytes() {
+        let acquired = match &*status {
             b"granted" => AcquireReply::Granted(Grant::read_named(&mut rest)?),
             b"queued" => AcquireReply::Queued { ticket: rest.number()?, ahead: rest.number()? },
             b"busy" => AcquireReply::Busy,
@@ -241,7 +241,7 @@ impl AcquireRequest {
             b"conflict" => AcquireReply::UpgradeConflict,
             b"revoked" => AcquireReply::Revoked,
             b"not_held" => AcquireReply::NotHeld,
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, acquired))
     }

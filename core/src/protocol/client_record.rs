@@ -98,13 +98,13 @@ impl WriteRecordRequest<'_> {
     /// Parses the reply: the time of the start, by the server's clock.
     pub fn read(&self, reply: RespValue) -> Result<SystemTime, ReplyError> {
         let (Envelope { server_now, .. }, status, _) = ReplyReader::parse_header(reply)?;
-        match status.as_bytes() {
+        match &*status {
             b"written" => {
                 let started = Duration::from_millis(server_now).saturating_sub(self.age);
                 let out_of_range = || ReplyError::Malformed("the time is out of range".into());
                 UNIX_EPOCH.checked_add(started).ok_or_else(out_of_range)
             }
-            _ => Err(status.unknown_error()),
+            _ => Err(ReplyError::unknown_status(&status)),
         }
     }
 }
@@ -125,10 +125,10 @@ pub fn read_record(prefix: &str, client: &ClientId) -> Call {
 /// Parses the reply of `client_record/read`. `None` if there is no record of a known version.
 pub fn parse_record_reply(reply: RespValue) -> Result<Option<ClientInfo>, ReplyError> {
     let (_, status, mut rest) = ReplyReader::parse_header(reply)?;
-    match status.as_bytes() {
+    match &*status {
         b"found" => Ok(ClientInfo::parse(&rest.text()?)),
         b"not_found" => Ok(None),
-        _ => Err(status.unknown_error()),
+        _ => Err(ReplyError::unknown_status(&status)),
     }
 }
 

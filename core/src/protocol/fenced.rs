@@ -104,7 +104,7 @@ impl FencedRequest<'_> {
 impl FencedReply {
     pub fn read(reply: RespValue) -> Result<(Envelope, FencedReply), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let body = match status.as_bytes() {
+        let body = match &*status {
             b"written" => FencedReply::Written,
             b"value" => {
                 let token = rest.number()?;
@@ -115,7 +115,7 @@ impl FencedReply {
             b"stale" => FencedReply::Stale { stored: rest.number()? },
             b"taken_over" => FencedReply::TakenOver { by: rest.text()? },
             b"other_lock" => FencedReply::OtherLock(rest.text()?),
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, body))
     }

@@ -87,7 +87,7 @@ impl InspectRequest {
     pub fn read(reply: RespValue) -> Result<InspectReply, ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let now = envelope.server_now;
-        match status.as_bytes() {
+        match &*status {
             b"not_found" => Ok(InspectReply { server_now: now, ..InspectReply::default() }),
             b"lock" => Ok(InspectReply {
                 server_now: now,
@@ -103,7 +103,7 @@ impl InspectRequest {
                 waiting_writers: parse_pairs(rest.texts()?, entry)?,
                 waiting_readers: parse_pairs(rest.texts()?, entry)?,
             }),
-            _ => Err(status.unknown_error()),
+            _ => Err(ReplyError::unknown_status(&status)),
         }
     }
 }
@@ -132,10 +132,10 @@ impl HoldsRequest<'_> {
     /// lock.
     pub fn read(reply: RespValue) -> Result<(Envelope, Option<u64>), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let token = match status.as_bytes() {
+        let token = match &*status {
             b"reads" | b"writes" => Some(rest.number()?),
             b"not_held" => None,
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, token))
     }

@@ -38,14 +38,14 @@ impl RaiseTokenRequest {
 
     pub fn read(&self, reply: RespValue) -> Result<RaiseTokenReply, ReplyError> {
         let (envelope, status, _) = ReplyReader::parse_header(reply)?;
-        match status.as_bytes() {
+        match &*status {
             b"raised" => Ok(RaiseTokenReply::Raised),
             b"ahead" => {
                 let ahead_ms = (self.token / 1000).saturating_sub(envelope.server_now);
                 Ok(RaiseTokenReply::TooFarAhead(Duration::from_millis(ahead_ms)))
             }
             b"not_held" => Ok(RaiseTokenReply::NotHeld),
-            _ => Err(status.unknown_error()),
+            _ => Err(ReplyError::unknown_status(&status)),
         }
     }
 }

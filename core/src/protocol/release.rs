@@ -63,14 +63,14 @@ impl ReleaseRequest {
 
     pub fn read(reply: RespValue) -> Result<(Envelope, ReleaseReply), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let ended = match status.as_bytes() {
+        let ended = match &*status {
             b"released" => ReleaseReply::Released,
             b"kept" => ReleaseReply::Kept(Grant::read(&mut rest)?),
             b"left_queue" => ReleaseReply::LeftQueue,
             b"force_released" => ReleaseReply::ForceReleased,
             b"not_found" => ReleaseReply::NotFound,
             b"upgrade_granted" => ReleaseReply::UpgradeGranted(Grant::read(&mut rest)?),
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, ended))
     }

@@ -75,13 +75,13 @@ impl DowngradeRequest {
 impl RenewReply {
     pub fn read(reply: RespValue) -> Result<(Envelope, RenewReply), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let renewed = match status.as_bytes() {
+        let renewed = match &*status {
             b"renewed" => RenewReply::Renewed(Grant::read(&mut rest)?),
             b"granted" => RenewReply::Renewed(Grant::read_named(&mut rest)?),
             b"revoked" => RenewReply::Revoked(Grant::read(&mut rest)?),
             b"other" => RenewReply::Other(Grant::read(&mut rest)?),
             b"not_held" => RenewReply::NotHeld,
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, renewed))
     }

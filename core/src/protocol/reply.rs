@@ -16,6 +16,12 @@ pub enum ReplyError {
     Malformed(String),
 }
 
+impl ReplyError {
+    pub fn unknown_status(status: &Bytes) -> ReplyError {
+        ReplyError::Malformed(format!("unknown status {status:?}"))
+    }
+}
+
 /// The part that all replies have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Envelope {
@@ -35,10 +41,8 @@ pub enum ReplyReader {
 }
 
 impl ReplyReader {
-    /// Splits a reply into its envelope, its status and the rest.
-    pub fn parse_header(
-        reply: RespValue,
-    ) -> Result<(Envelope, StatusWord, ReplyReader), ReplyError> {
+    /// Splits a reply into its envelope, the word that names the outcome, and the rest.
+    pub fn parse_header(reply: RespValue) -> Result<(Envelope, Bytes, ReplyReader), ReplyError> {
         let (status, mut rest) = match reply {
             RespValue::String(text) => {
                 let end = word_end(&text, 0);
@@ -52,7 +56,7 @@ impl ReplyReader {
             other => return Err(ReplyError::Malformed(format!("expected a text, got {other:?}"))),
         };
         let (now, more) = (rest.number()?, rest.number()? != 0);
-        Ok((Envelope { server_now: now, has_more_work: more }, StatusWord(status), rest))
+        Ok((Envelope { server_now: now, has_more_work: more }, status, rest))
     }
 
     /// Whether nothing is left.
@@ -128,20 +132,6 @@ fn next_word(text: &[u8], at: &mut usize) -> Option<Range<usize>> {
 /// Finds the next space, or the end.
 fn word_end(text: &[u8], begin: usize) -> usize {
     text[begin..].iter().position(|byte| *byte == b' ').map_or(text.len(), |space| begin + space)
-}
-
-/// The word that names the outcome.
-#[derive(Debug)]
-pub struct StatusWord(Bytes);
-
-impl StatusWord {
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    pub fn unknown_error(&self) -> ReplyError {
-        ReplyError::Malformed(format!("unknown status {:?}", self.0))
-    }
 }
 
 fn malformed(found: Option<RespValue>, wanted: &str) -> ReplyError {

@@ -44,14 +44,14 @@ impl RevokeReply {
     /// `None` if nobody held the lock.
     pub fn read(reply: RespValue) -> Result<(Envelope, Option<RevokeReply>), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let revoked = match status.as_bytes() {
+        let revoked = match &*status {
             b"revoked" => Some(RevokeReply {
                 token: rest.number()?,
                 readers: rest.number()?,
                 writer_deadline: rest.number()?,
             }),
             b"not_locked" => None,
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, revoked))
     }
@@ -61,14 +61,14 @@ impl ForceReleaseReply {
     /// `None` if nobody held the lock.
     pub fn read(reply: RespValue) -> Result<(Envelope, Option<ForceReleaseReply>), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let forced = match status.as_bytes() {
+        let forced = match &*status {
             b"forced" => Some(ForceReleaseReply {
                 token: rest.number()?,
                 had_writer: rest.bytes()? != "-",
                 readers: rest.number()?,
             }),
             b"not_locked" => None,
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, forced))
     }

@@ -83,10 +83,10 @@ impl ReleasePermitsRequest {
     /// The lease, if the acquisition holds permits.
     pub fn read(reply: RespValue) -> Result<(Envelope, Option<Grant>), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let kept = match status.as_bytes() {
+        let kept = match &*status {
             b"kept" => Some(Grant::new(rest.number()?, rest.number()?)),
             b"not_held" => None,
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, kept))
     }
@@ -101,11 +101,11 @@ impl SetLimitRequest {
 
     pub fn read(reply: RespValue) -> Result<(Envelope, SetLimitReply), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        let set = match status.as_bytes() {
+        let set = match &*status {
             b"set" => SetLimitReply::Set,
             b"limit_mismatch" => SetLimitReply::Mismatch(limit(&mut rest)?),
             b"too_late" => SetLimitReply::TooLate,
-            _ => return Err(status.unknown_error()),
+            _ => return Err(ReplyError::unknown_status(&status)),
         };
         Ok((envelope, set))
     }
@@ -122,7 +122,7 @@ impl InspectSemaphoreRequest {
     pub fn read(reply: RespValue) -> Result<InspectSemaphoreReply, ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let now = envelope.server_now;
-        match status.as_bytes() {
+        match &*status {
             b"not_found" => Ok(InspectSemaphoreReply { now, ..InspectSemaphoreReply::default() }),
             b"semaphore" => Ok(InspectSemaphoreReply {
                 now,
@@ -134,7 +134,7 @@ impl InspectSemaphoreRequest {
                 holders: parse_pairs(rest.texts()?, holder)?,
                 waiting: parse_pairs(rest.texts()?, entry)?,
             }),
-            _ => Err(status.unknown_error()),
+            _ => Err(ReplyError::unknown_status(&status)),
         }
     }
 }

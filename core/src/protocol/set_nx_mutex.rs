@@ -28,14 +28,14 @@ impl InspectSetNxRequest {
 
     pub fn read(reply: RespValue) -> Result<Option<SetNxValue>, ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
-        match status.as_bytes() {
+        match &*status {
             b"held" => {
                 let (value, deadline) = (rest.bytes()?, rest.number()?);
                 let left = (deadline > 0).then(|| deadline.saturating_sub(envelope.server_now));
                 Ok(Some(SetNxValue { value, ttl_ms: left }))
             }
             b"not_found" => Ok(None),
-            _ => Err(status.unknown_error()),
+            _ => Err(ReplyError::unknown_status(&status)),
         }
     }
 }

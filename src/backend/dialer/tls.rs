@@ -4,22 +4,20 @@
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore};
 use rwlease_core::resp::Address;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
-use crate::backend::dialer::TlsCertificates;
-use crate::backend::dialer::tcp::dial;
-use crate::backend::{ConnectionError, Resolver};
+use crate::backend::ConnectionError;
+use crate::backend::dialer::{RawStream, TlsCertificates};
+use crate::backend::handshake_error::is_final_tls_error;
 use crate::locks::lock;
 
 /// How many sessions with one server are kept. A resumed session brings new ones.
@@ -42,6 +40,12 @@ struct TlsConfigs {
     by_server: HashMap<Address, Arc<ClientConfig>>,
 }
 
+/// The configuration for one server, and the name that its certificate must have.
+pub(super) struct TlsSession {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
 impl Clone for TlsConfigCache {
     fn clone(&self) -> TlsConfigCache {
         TlsConfigCache::default()
@@ -49,32 +53,20 @@ impl Clone for TlsConfigCache {
 }
 
 impl TlsConfigCache {
-    /// Connects with TLS, and keeps the first connection on which `begin` succeeds. The certificate
-    /// is checked against the host, even if that was resolved to `place` before.
-    pub(super) async fn dial<S, F>(
+    /// What the handshakes with that server need. The certificate is checked against the host, even
+    /// if that was resolved before.
+    pub(super) fn session(
         &self,
-        resolver: &Resolver,
         address: &Address,
-        place: Option<IpAddr>,
         files: &TlsCertificates,
-        begin: impl Fn(TlsStream<TcpStream>) -> F + Sync,
-    ) -> Result<(S, IpAddr), ConnectionError>
-    where
-        F: Future<Output = Result<S, ConnectionError>> + Send,
-        S: Send,
-    {
+    ) -> Result<TlsSession, ConnectionError> {
         let connector = TlsConnector::from(self.configuration(address, files)?);
         let name = ServerName::try_from(address.host.to_string()).map_err(
             |error: InvalidDnsNameError| {
                 permanent_error("the host cannot be checked by TLS", error)
             },
         )?;
-        let begin = &begin;
-        dial(resolver, address, place, |stream| {
-            let handshake = connector.connect(name.clone(), stream);
-            async move { begin(handshake.await.map_err(dial_error)?).await }
-        })
-        .await
+        Ok(TlsSession { connector, name })
     }
 
     /// The configuration for that server.
@@ -100,6 +92,13 @@ impl TlsConfigCache {
         }
         made.by_server.insert(address.clone(), own.clone());
         Ok(own)
+    }
+}
+
+impl TlsSession {
+    pub(super) async fn connect(&self, stream: TcpStream) -> Result<RawStream, ConnectionError> {
+        let handshake = self.connector.connect(self.name.clone(), stream);
+        Ok(RawStream::Tls(Box::new(handshake.await.map_err(dial_error)?)))
     }
 }
 
@@ -165,42 +164,9 @@ fn dial_error(error: io::Error) -> ConnectionError {
     ConnectionError { message, ..error.into() }
 }
 
-/// Returns true for what no retry with the same settings can fix: certificates, versions of the
-/// protocol, a port that does not speak it. Anything else may pass: a server that restarts, or a
-/// proxy that cannot reach it, ends a handshake as well.
-pub(in crate::backend) fn is_final(error: &rustls::Error) -> bool {
-    match error {
-        rustls::Error::InvalidCertificate(_)
-        | rustls::Error::InvalidCertRevocationList(_)
-        | rustls::Error::NoCertificatesPresented
-        | rustls::Error::InconsistentKeys(_)
-        | rustls::Error::UnsupportedNameType
-        | rustls::Error::PeerIncompatible(_)
-        | rustls::Error::InvalidMessage(_) => true,
-        rustls::Error::AlertReceived(alert) => is_final_alert(*alert),
-        _ => false,
-    }
-}
-
-/// Returns true if the server objects to the client's certificate, or to the versions and ciphers
-/// that the client offers.
-fn is_final_alert(alert: AlertDescription) -> bool {
-    matches!(
-        alert,
-        AlertDescription::NoCertificate
-            | AlertDescription::BadCertificate
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::CertificateRequired
-            | AlertDescription::UnknownCA
-            | AlertDescription::AccessDenied
-            | AlertDescription::HandshakeFailure
-            | AlertDescription::ProtocolVersion
-            | AlertDescription::InsufficientSecurity
-            | AlertDescription::InappropriateFallback
-    )
+/// Returns true for what no retry with the same settings can fix.
+pub(super) fn is_final(error: &rustls::Error) -> bool {
+    is_final_tls_error(&format!("{error:?}"))
 }
 
 /// A failure that no retry can fix.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rwlease_core::excerpt::excerpt;
 use rwlease_core::resp::{RespValue, ServerError};
 
-use crate::backend::handshake_error::{hello_refused, select_refused};
+use crate::backend::handshake_error::{hello_refused, is_final_tls_error, select_refused};
 use crate::backend::{AUTHENTICATION_FAILED, CONNECTION_FAILED, ConnectionError, INVALID_RESP3};
 
 /// Converts a frame to a reply. Types that only RESP3 has become what RESP2 would have sent.
@@ -130,44 +130,11 @@ fn is_permanent(error: &Error) -> bool {
         // error of this kind.
         ErrorKind::IO => {
             let of_tls = error.details().strip_prefix("Custom { kind: InvalidData, error: ");
-            of_tls.is_some_and(is_final_of_tls)
+            of_tls.is_some_and(is_final_tls_error)
         }
         // The variant exists only with one of the TLS features, which the application may have
         // turned on. With `native-tls` it also stands for a broken connection.
         kind => kind.to_str() == "TLS Error" && !error.details().contains("Io("),
-    }
-}
-
-/// Returns true if this is the text of an error of `rustls` that no retry can fix. The names are
-/// those of its variants and of its alerts.
-fn is_final_of_tls(text: &str) -> bool {
-    const ERRORS: [&str; 7] = [
-        "InvalidCertificate(",
-        "InvalidCertRevocationList(",
-        "NoCertificatesPresented",
-        "InconsistentKeys(",
-        "UnsupportedNameType",
-        "PeerIncompatible(",
-        "InvalidMessage(",
-    ];
-    const ALERTS: [&str; 13] = [
-        "NoCertificate)",
-        "BadCertificate)",
-        "UnsupportedCertificate)",
-        "CertificateRevoked)",
-        "CertificateExpired)",
-        "CertificateUnknown)",
-        "CertificateRequired)",
-        "UnknownCA)",
-        "AccessDenied)",
-        "HandshakeFailure)",
-        "ProtocolVersion)",
-        "InsufficientSecurity)",
-        "InappropriateFallback)",
-    ];
-    match text.strip_prefix("AlertReceived(") {
-        Some(alert) => ALERTS.iter().any(|name| alert.starts_with(name)),
-        None => ERRORS.iter().any(|name| text.starts_with(name)),
     }
 }
 

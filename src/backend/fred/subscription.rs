@@ -19,8 +19,8 @@ use futures::future::{BoxFuture, select, try_join_all};
 use rwlease_core::resp::{Command, RespValue, ServerError};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::fred::connection::FredConnection;
 use crate::backend::fred::pipelined;
 use crate::backend::fred::reply::{command_error, from_value};
@@ -48,8 +48,8 @@ pub(super) fn start(connection: FredConnection, health: &ClientHealth) -> Opened
     let reader = read(messages, channels.connection.ended().boxed(), notify);
     let asker = resubscribe_in_turn(Arc::downgrade(&channels));
     let _tasks = [
-        AbortOnDrop::spawn(health, "messages of `fred`", reader),
-        AbortOnDrop::spawn(health, "subscriptions of `fred`", asker),
+        health.spawn("messages of `fred`", reader),
+        health.spawn("subscriptions of `fred`", asker),
     ];
     (Arc::new(FredPubSub { channels, _tasks }), notices)
 }
@@ -57,7 +57,7 @@ pub(super) fn start(connection: FredConnection, health: &ClientHealth) -> Opened
 /// The router's handle.
 struct FredPubSub {
     channels: Arc<FredChannels>,
-    _tasks: [AbortOnDrop; 2],
+    _tasks: [AbortOnDropHandle<()>; 2],
 }
 
 /// The channels of a connection.

@@ -10,21 +10,22 @@ use std::time::Duration;
 use rwlease_core::resp::ProtocolError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::native::decoder::{Decoder, Frame};
 use crate::backend::native::pending_replies::FrameAction;
 use crate::backend::native::write_queue::WriteQueue;
 use crate::backend::{ConnectionError, MessageHandler, PubSubEvent};
 use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
+use crate::on_drop::OnDrop;
 
 /// The tasks. Dropping this aborts them. Otherwise they would wait for outstanding replies, which a
 /// frozen server never sends.
 #[derive(Debug)]
 pub(super) struct ConnectionTasks {
-    _reader: AbortOnDrop,
-    _writer: AbortOnDrop,
+    _reader: AbortOnDropHandle<()>,
+    _writer: AbortOnDropHandle<()>,
 }
 
 /// Receives what happens on a subscription's connection.
@@ -43,15 +44,14 @@ impl ConnectionTasks {
         listener: Option<PubSubSink>,
         health: &ClientHealth,
     ) -> ConnectionTasks {
-        let reader = run_reader(ReaderTask(wire.clone()), read_half, listener);
+        let ended = wire.clone();
+        // However the reader's task ends.
+        let end = OnDrop::new(move || ended.close(ConnectionError::closed()));
+        let reader = run_reader(wire.clone(), end, read_half, listener);
         let writer = WriterTask { wire: wire.clone(), written: 0 };
         ConnectionTasks {
-            _reader: AbortOnDrop::spawn(health, "connection reader", reader),
-            _writer: AbortOnDrop::spawn(
-                health,
-                "connection writer",
-                run_writer(writer, write_half),
-            ),
+            _reader: health.spawn("connection reader", reader),
+            _writer: health.spawn("connection writer", run_writer(writer, write_half)),
         }
     }
 }
@@ -136,21 +136,12 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 
 const CLOSED_BY_SERVER: &str = "the server closed the connection";
 
-/// Ends the connection however the reader's task ends.
-struct ReaderTask(Arc<WriteQueue>);
-
-impl Drop for ReaderTask {
-    fn drop(&mut self) {
-        self.0.close(ConnectionError::closed());
-    }
-}
-
 async fn run_reader(
-    reader: ReaderTask,
+    wire: Arc<WriteQueue>,
+    _end: OnDrop<impl FnOnce()>,
     mut half: impl AsyncRead + Unpin,
     listener: Option<PubSubSink>,
 ) {
-    let wire = &reader.0;
     let mut decoder = Decoder::default();
     let (mut said, mut meanings) = (Vec::new(), Vec::new());
     loop {

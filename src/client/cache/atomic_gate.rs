@@ -2,7 +2,11 @@
 //! and the number of local readers. Closing the gate and counting guards change the same word, so
 //! they cannot race.
 
-use crate::client::cache::atomic::{AtomicU64, Ordering};
+// loom searches the interleavings of its own atomics.
+#[cfg(all(test, rwlease_loom))]
+pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(not(all(test, rwlease_loom)))]
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const ONE_READER: u64 = 1;
 const READER_MASK: u64 = (1 << 24) - 1;

@@ -1,4 +1,4 @@
-//! One lease from which the lock is granted locally.
+//! One lease from which the lock is granted locally, and the shares of it that guards have.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 use crate::client::acquisition::Acquisition;
 use crate::client::cache::cached_lock::CachedLock;
 use crate::client::cache::gate::Gate;
-use crate::client::cache::lease_share::LeaseShare;
 
 pub(crate) struct CachedLease {
     pub(super) gate: Gate,
@@ -92,6 +91,45 @@ impl CachedLease {
     }
 
     fn share(self: &Arc<CachedLease>, mode: LockMode) -> LeaseShare {
-        LeaseShare::new(self.clone(), mode)
+        LeaseShare { lease: self.clone(), mode }
+    }
+}
+
+/// A local guard's share of a lease. Dropping it leaves the lease.
+pub(crate) struct LeaseShare {
+    lease: Arc<CachedLease>,
+    mode: LockMode,
+}
+
+impl LeaseShare {
+    pub(crate) fn fencing_token(&self) -> u64 {
+        self.lease.gate.token()
+    }
+
+    pub(crate) fn cached_lock(&self) -> &CachedLock {
+        &self.lease.lock
+    }
+
+    pub(crate) fn acquisition(&self) -> &Arc<Acquisition> {
+        &self.lease.acquisition
+    }
+
+    /// Turns the write into a read with the same token, in one step.
+    pub(crate) fn downgrade(&mut self) {
+        if self.mode == LockMode::Write {
+            self.mode = LockMode::Read;
+            if self.lease.gate.state.downgrade() {
+                self.lease.lock.on_last_guard_dropped(&self.lease, LockMode::Write);
+            }
+        }
+    }
+}
+
+impl Drop for LeaseShare {
+    fn drop(&mut self) {
+        let lease = &self.lease;
+        if lease.gate.leave(self.mode) {
+            lease.lock.on_last_guard_dropped(lease, self.mode);
+        }
     }
 }

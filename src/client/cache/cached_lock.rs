@@ -14,14 +14,13 @@ use tokio::sync::{Notify, oneshot};
 use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
 use crate::client::cache::cache_policy::CachePolicy;
-use crate::client::cache::cached_lease::CachedLease;
-use crate::client::cache::lease_share::LeaseShare;
-use crate::client::cache::local_queue::{GrantSender, LocalQueue, LocalWaitOutcome};
-use crate::client::cache::local_wait::LocalWait;
+use crate::client::cache::cached_lease::{CachedLease, LeaseShare};
+use crate::client::cache::local_queue::{GrantSender, LocalQueue, LocalWait, LocalWaitOutcome};
 use crate::client::cache::{CacheStatus, CacheTimes, UncachedReason, lease_task, telemetry};
 use crate::client::{SlotSubscription, acquire_task};
 use crate::error::{Error, ErrorKind, Result};
 use crate::locks::{lock, read, write};
+use crate::on_drop::OnDrop;
 
 /// One for each lock that this client caches. Each handle looks it up once, at its creation.
 pub(crate) struct CachedLock {
@@ -174,7 +173,10 @@ impl CachedLock {
         mode: LockMode,
         policy: WaitPolicy,
     ) -> Result<Option<Arc<Acquisition>>> {
-        let _here = UncachedRequestGuard::new(&self.uncached_requests);
+        self.uncached_requests.fetch_add(1, Ordering::Relaxed);
+        let _end = OnDrop::new(|| {
+            self.uncached_requests.fetch_sub(1, Ordering::Relaxed);
+        });
         let options = LeaseOptions { renewal: RenewalPolicy::Automatic, ..self.options(false) };
         acquire_task::acquire(&self.client, &self.lock, mode, &options, policy).await
     }
@@ -550,20 +552,4 @@ pub(super) struct RecallEnd {
     closed_at: LocalInstant,
     /// For how long the lock is not cached, if the recall was too early.
     penalty: Option<Duration>,
-}
-
-/// An uncached request.
-struct UncachedRequestGuard<'a>(&'a AtomicUsize);
-
-impl<'a> UncachedRequestGuard<'a> {
-    fn new(all: &'a AtomicUsize) -> UncachedRequestGuard<'a> {
-        all.fetch_add(1, Ordering::Relaxed);
-        UncachedRequestGuard(all)
-    }
-}
-
-impl Drop for UncachedRequestGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }

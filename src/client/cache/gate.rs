@@ -5,8 +5,9 @@
 use rwlease_core::protocol::{LockMode, TOKEN_BLOCK};
 use rwlease_core::time::LocalInstant;
 
-use crate::client::cache::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::client::cache::atomic_gate::{AtomicGate, GateSnapshot};
+use crate::client::cache::atomic_gate::{
+    AtomicBool, AtomicGate, AtomicU64, GateSnapshot, Ordering,
+};
 
 #[derive(Debug)]
 pub(super) struct Gate {

@@ -16,8 +16,11 @@ use crate::client::cache::atomic_gate::GateSnapshot;
 use crate::client::cache::cached_lease::CachedLease;
 use crate::client::cache::cached_lock::{CachedLock, RecallEnd};
 use crate::client::cache::telemetry;
-use crate::client::cache::{CacheTimes, UncachedReason, lease_loss};
+use crate::client::cache::{CacheTimes, UncachedReason};
+use crate::client::loss::LeaseLoss;
 use crate::client::{CachePermit, ClientInner, acquire_task, manual_renewal};
+use crate::fencing_token::FencingToken;
+use crate::on_drop::OnDrop;
 use crate::telemetry::emit_in_drop;
 
 /// How long guards may stay after the gate was closed before the server is told that the lease is
@@ -30,37 +33,25 @@ const TOKEN_BLOCK_DURATION: Duration = Duration::from_millis(1);
 /// Starts the task on the runtime of the client. The caller's runtime may end before the client, or
 /// not always run.
 pub(super) fn spawn(cached_lock: &Arc<CachedLock>) {
-    let task = run_until_idle(TaskDropGuard { cached_lock: cached_lock.clone(), is_done: false });
+    let owner = cached_lock.clone();
+    // The task can be dropped with its runtime at any point.
+    let end_of_runtime = OnDrop::new(move || owner.send_all_to_server(false, None));
+    let task = run_until_idle(cached_lock.clone(), end_of_runtime);
     cached_lock.client.spawn("task of a cached lock", task);
 }
 
 /// Runs until no local request waits and no lease is left.
-async fn run_until_idle(mut drop_guard: TaskDropGuard) {
-    while let Some(mode) = drop_guard.cached_lock.next_mode() {
-        let Some(permit) = drop_guard.cached_lock.client.try_reserve_cache() else {
-            drop_guard.cached_lock.send_all_to_server(true, Some(UncachedReason::CacheFull));
+async fn run_until_idle(cached_lock: Arc<CachedLock>, end_of_runtime: OnDrop<impl FnOnce()>) {
+    while let Some(mode) = cached_lock.next_mode() {
+        let Some(permit) = cached_lock.client.try_reserve_cache() else {
+            cached_lock.send_all_to_server(true, Some(UncachedReason::CacheFull));
             continue;
         };
-        if let Some(lease_guard) = acquire_lease(&drop_guard.cached_lock, mode, permit).await {
+        if let Some(lease_guard) = acquire_lease(&cached_lock, mode, permit).await {
             LeaseTask::new(lease_guard).run().await;
         }
     }
-    drop_guard.is_done = true;
-}
-
-/// Ends the waits for the task if the task is dropped with its runtime, which can happen at any
-/// point.
-struct TaskDropGuard {
-    cached_lock: Arc<CachedLock>,
-    is_done: bool,
-}
-
-impl Drop for TaskDropGuard {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.cached_lock.send_all_to_server(false, None);
-        }
-    }
+    end_of_runtime.disarm();
 }
 
 /// A lease that a task looks after. If the task is dropped, the lease grants nothing more and is
@@ -102,7 +93,7 @@ impl Drop for LeaseDropGuard {
             cached_lock.close_gate(lease);
             if std::thread::panicking() {
                 let now = cached_lock.client.clock.now();
-                emit_in_drop(|| lease_loss::mark_lost(cached_lock, lease, now));
+                emit_in_drop(|| mark_lost(cached_lock, lease, now));
             } else {
                 lease.gate.mark_lost();
                 cached_lock.client.apply(&lease.acquisition, AcquisitionEvent::Abandon);
@@ -248,7 +239,7 @@ impl LeaseTask {
                 }
                 LeaseAction::Close => return self.close(now),
                 LeaseAction::Lost => {
-                    lease_loss::mark_lost(&self.cached_lock, &self.lease, now);
+                    mark_lost(&self.cached_lock, &self.lease, now);
                     return self.close(now);
                 }
             };
@@ -499,7 +490,7 @@ async fn drain(lease_guard: LeaseDropGuard, closed: LocalInstant, recall: Option
         let snapshot = lease.gate.snapshot();
         let Some(ends) = ends.filter(|_| !snapshot.is_unused()) else {
             if ends.is_none() {
-                lease_loss::mark_lost(&cached_lock, &lease, now);
+                mark_lost(&cached_lock, &lease, now);
             }
             break;
         };
@@ -527,4 +518,36 @@ async fn drain(lease_guard: LeaseDropGuard, closed: LocalInstant, recall: Option
     let now = client.clock.now();
     recall.into_iter().for_each(|recall| cached_lock.end_recall(recall, now));
     lease_guard.end();
+}
+
+/// Loses a lease for all its guards. It is reported once, and to users only if there are guards.
+fn mark_lost(cached_lock: &CachedLock, lease: &CachedLease, now: LocalInstant) {
+    lease.gate.mark_lost();
+    let snapshot = lease.gate.snapshot();
+    let guards = snapshot.readers() + u64::from(snapshot.has_writer());
+    let held = lease.acquisition.with_lease(|holding| (holding.mode, holding.deadline));
+    // If another history of the lock is served by now, the lease may still be there.
+    cached_lock.client.apply(&lease.acquisition, AcquisitionEvent::Abandon);
+    let Some((mode, ends)) = held else {
+        return; // the client has ended
+    };
+    if guards > 0 {
+        // A panic of a task fails the client as soon as the task has ended.
+        let has_failed = cached_lock.client.failure().is_some() || std::thread::panicking();
+        let reason = match has_failed {
+            true => "client_failed",
+            false if now < ends => "not_held",
+            false => "expired",
+        };
+        let loss = LeaseLoss {
+            lock: cached_lock.lock.name.clone(),
+            slot: cached_lock.lock.slot,
+            mode,
+            fencing_token: FencingToken::from_wire(lease.gate.last_token()),
+            held_for: now.saturating_duration_since(lease.granted_at),
+            guard_count: guards,
+        };
+        cached_lock.client.lose(loss, reason);
+    }
+    telemetry::record_loss(&cached_lock.lock, guards > 0);
 }

@@ -5,7 +5,6 @@
 //! [`CachedLease`](cached_lease::CachedLease) with an open gate, and a queue of local requests. Its
 //! task (`lease_task`) acquires leases, sends keep-alives, and releases leases.
 
-mod atomic;
 mod atomic_gate;
 pub(crate) mod cache_config;
 mod cache_policy;
@@ -15,11 +14,8 @@ mod cached_lock_map;
 mod gate;
 #[cfg(all(test, rwlease_loom))]
 mod interleavings;
-mod lease_loss;
-mod lease_share;
 mod lease_task;
 mod local_queue;
-mod local_wait;
 pub(crate) mod stale_recall;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded", not(rwlease_loom)))]
@@ -30,11 +26,10 @@ use std::time::Duration;
 
 use rwlease_core::protocol::LockMode;
 
+pub(crate) use cached_lease::LeaseShare;
 pub(crate) use cached_lock::{CachedGrant, CachedLock, LocalAcquire};
 pub(crate) use cached_lock_map::CachedLockMap;
-pub(crate) use lease_share::LeaseShare;
-pub(crate) use local_queue::LocalWaitOutcome;
-pub(crate) use local_wait::LocalWait;
+pub(crate) use local_queue::{LocalWait, LocalWaitOutcome};
 
 /// The longest time between keep-alives, which limits the effect of a lost recall.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);

@@ -25,10 +25,11 @@ fn registry_all_is_in_the_order_of_acquire() {
 
 #[test]
 fn the_last_one_of_a_client_that_takes_no_more_locks_is_reported() {
-    for end in [
-        AcquisitionRegistry::close as fn(&mut AcquisitionRegistry),
-        AcquisitionRegistry::mark_orphaned,
-    ] {
+    for end in
+        [(|registry| registry.is_closed = true) as fn(&mut AcquisitionRegistry), |registry| {
+            registry.is_orphaned = true
+        }]
+    {
         let mut registry = registry(&[1, 2, 3]);
         assert!(!registry.remove(1));
         end(&mut registry);
@@ -110,11 +111,38 @@ fn take_work_after_a_failure_is_finished() {
 #[test]
 fn each_lock_to_grant_is_taken_once() {
     let mut registry = registry(&[]);
-    registry.mark_orphaned();
+    registry.is_orphaned = true;
     ["a", "b", "a"].iter().for_each(|name| registry.grant_waiters(&lock(name)));
     let work = registry.take_due(LocalInstant::from_duration(Duration::ZERO));
     let locks: Vec<_> = work.locks_to_grant.iter().map(|lock| &*lock.name).collect();
     assert_eq!(locks, ["a", "b"]);
     assert!(!work.is_finished);
     assert!(registry.take_due(LocalInstant::from_duration(Duration::ZERO)).is_finished);
+}
+
+#[test]
+fn agenda_take_returns_earliest_wake_time_of_each_acquisition_in_order() {
+    let mut agenda = TimerQueue::default();
+    agenda.insert_earlier(1, at(30));
+    agenda.insert_earlier(2, at(20));
+    agenda.insert_earlier(1, at(10));
+    agenda.insert_earlier(1, at(40));
+    assert_eq!(agenda.next_due(), Some(at(10)));
+    assert_eq!(agenda.pop_due(at(15)), Some(1));
+    assert_eq!(agenda.pop_due(at(15)), None);
+    assert_eq!(agenda.pop_due(at(50)), Some(2));
+    assert_eq!(agenda.pop_due(at(50)), None, "the later looks at 1 are gone");
+    agenda.insert_earlier(1, at(40));
+    assert_eq!(agenda.pop_due(at(50)), Some(1), "noted again, it comes again");
+}
+
+#[test]
+fn agenda_forget_removes_every_wake_time_of_the_acquisition() {
+    let mut agenda = TimerQueue::default();
+    for number in 0..100_000 {
+        agenda.insert_earlier(number, at(30_000 + number));
+        agenda.insert_earlier(number, at(10_000 + number));
+        agenda.remove(number);
+    }
+    assert_eq!((agenda.order.len(), agenda.due.len(), agenda.next_due()), (0, 0, None));
 }

@@ -23,7 +23,7 @@ use rwlease_core::time::LocalInstant;
 
 use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
-use crate::client::client_record::RecordGuard;
+use crate::on_drop::OnDrop;
 
 pub(crate) use push_handler::install_push_handler;
 use send::{CallGroup, WorkerBatch};
@@ -34,11 +34,11 @@ const IDLE_SLEEP: Duration = Duration::from_secs(10);
 /// Runs until the client's last handle and its last acquisition are gone, or the client has failed.
 pub(crate) async fn run(client: Arc<ClientInner>) {
     let tasks = Arc::<Tasks>::default();
-    let _record = RecordGuard::start(&client);
+    let _record = client.start_record();
     let mut cleanup_at = client.clock.now().saturating_add(IDLE_SLEEP);
     loop {
         let now = client.clock.now();
-        let work = client.take_due_work(now);
+        let work = client.registry().take_due(now);
         send_due(&client, work.acquisitions, now, &tasks);
         for lock in work.locks_to_grant {
             tasks.start(&client, grant_until_done(client.clone(), lock));
@@ -54,11 +54,11 @@ pub(crate) async fn run(client: Arc<ClientInner>) {
             tokio::task::yield_now().await;
             continue;
         }
-        let sleep = client.clock.watch_until(client.sleep_until(cleanup_at));
+        let until = client.registry().sleep_until(cleanup_at);
         tokio::select! {
             biased;
             () = client.worker_wake.notified() => {}
-            () = sleep => {}
+            () = client.clock.watch_until(until) => {}
         }
     }
     client.transport.close();
@@ -77,7 +77,13 @@ impl Tasks {
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        let end = TaskEnd { tasks: self.clone(), client: client.clone() };
+        let (tasks, worker) = (self.clone(), client.clone());
+        // The last one wakes the worker, which may have to end.
+        let end = OnDrop::new(move || {
+            if tasks.0.fetch_sub(1, Ordering::Relaxed) == 1 {
+                worker.worker_wake.notify_one();
+            }
+        });
         let mut work = Box::pin(async move {
             let _end = end;
             work.await;
@@ -92,20 +98,6 @@ impl Tasks {
     }
 }
 
-/// Counts the end of a task. The last one wakes the worker, which may have to end.
-struct TaskEnd {
-    tasks: Arc<Tasks>,
-    client: Arc<ClientInner>,
-}
-
-impl Drop for TaskEnd {
-    fn drop(&mut self) {
-        if self.tasks.0.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.client.worker_wake.notify_one();
-        }
-    }
-}
-
 fn send_due(
     client: &Arc<ClientInner>,
     due: Vec<Arc<Acquisition>>,
@@ -113,10 +105,11 @@ fn send_due(
     tasks: &Arc<Tasks>,
 ) {
     let mut groups: BTreeMap<(CallGroup, Option<Address>), WorkerBatch> = BTreeMap::new();
+    let router = client.transport.router();
     for acquisition in due {
         let effects = client.apply(&acquisition, AcquisitionEvent::TimerFired);
         for call in effects.worker_calls.into_iter().flatten() {
-            let master = client.transport.master_of(acquisition.lock.slot);
+            let master = router.and_then(|router| router.master_of(acquisition.lock.slot));
             let group = groups.entry((CallGroup::of(&call), master)).or_default();
             group.push((acquisition.clone(), call));
         }

@@ -13,9 +13,9 @@ use crate::router;
 /// Handles pushes in the task that reads the subscription, so that no other task is between a push
 /// and the request that waits for it.
 pub(crate) fn install_push_handler(client: &Arc<ClientInner>) {
-    let Some(subscriptions) = client.transport.subscriptions() else { return };
+    let Some(router) = client.transport.router() else { return };
     let weak_client = Arc::downgrade(client);
-    subscriptions.set_listener(Box::new(move |event| {
+    router.subscriptions.set_listener(Box::new(move |event| {
         if let Some(client) = weak_client.upgrade() {
             handle_event(&client, event);
         }
@@ -49,6 +49,7 @@ fn handle_event(client: &Arc<ClientInner>, event: router::SubscriptionEvent) {
                 }
                 None => return,
             };
+            let router = client.transport.router();
             for (id, grant) in &push.grants {
                 let Some(acquisition) = client.find(id) else {
                     continue;
@@ -58,7 +59,7 @@ fn handle_event(client: &Arc<ClientInner>, event: router::SubscriptionEvent) {
                     grant: *grant,
                     server_now: push.server_now,
                     received_at: received,
-                    clock_bounds: client.transport.clock_bounds(&address),
+                    clock_bounds: router.and_then(|router| router.clock_bounds(&address)),
                     server: address.clone(),
                 };
                 client.apply(&acquisition, AcquisitionEvent::GrantPushed(Box::new(pushed)));

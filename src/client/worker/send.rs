@@ -73,7 +73,7 @@ pub(super) async fn send_batch(
         // The connections for confirmed calls group calls that arrive together.
         CallGroup::Renewal(confirmation) => {
             join_all(calls.iter().enumerate().map(|(index, call)| async move {
-                apply_reply(index, router.call_replicated(call, confirmation, deadline).await);
+                apply_reply(index, router.call_with(call, confirmation, deadline, None).await);
             }))
             .await;
         }

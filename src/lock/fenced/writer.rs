@@ -183,7 +183,7 @@ impl FencedWriter {
         loop {
             let call = request.call(key);
             let in_flight = takeover.begin_call();
-            let answer = client.transport.call_replicated(&call, *confirmation, deadline).await;
+            let answer = client.transport.call_with(&call, *confirmation, deadline, None).await;
             let result = parse_reply(answer, FencedReply::read);
             in_flight.end(&result);
             let reply = result.map_err(|failure| self.value.add_context(failure))?;

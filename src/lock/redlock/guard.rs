@@ -69,10 +69,10 @@ impl RedlockGuard {
     /// Cancel safe: if the future is dropped, the releases are finished in the background.
     pub async fn release(self) -> Result<ReleaseOutcome> {
         let was_held = self.is_held();
-        let holds: Vec<_> = self.end().into_iter().map(Hold::begin_release).collect();
-        let (held, majority) = (holds.len(), self.majority());
-        let releases = holds.into_iter().map(async |hold| {
-            self.members.in_time(hold.send()).await.unwrap_or(Ok(ReleaseOutcome::Unknown))
+        let releases: Vec<_> = self.end().into_iter().map(Hold::begin_release).collect();
+        let (held, majority) = (releases.len(), self.majority());
+        let releases = releases.into_iter().map(async |release| {
+            self.members.in_time(release).await.unwrap_or(Ok(ReleaseOutcome::Unknown))
         });
         let (mut released, mut lost, mut refusals) = (0, 0, Vec::new());
         for outcome in join_all(releases).await {

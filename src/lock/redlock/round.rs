@@ -142,8 +142,9 @@ impl Round {
 
     /// The member at this position.
     fn member(&self, place: usize) -> MemberName {
-        let router = &self.quorum.members[place].client.transport;
-        MemberName { number: place + 1, node: router.master_of(self.locks[place].slot) }
+        let router = self.quorum.members[place].client.transport.router();
+        let node = router.and_then(|router| router.master_of(self.locks[place].slot));
+        MemberName { number: place + 1, node }
     }
 
     fn emit_clock_offset(&self, member: &MemberName, outcome: &'static str, by: Duration) {

@@ -45,7 +45,9 @@ enum RemainingShares {
     None(Hold),
     /// Only reads: the lease becomes a read.
     Readers,
-    Others { is_held: bool },
+    Others {
+        is_held: bool,
+    },
     /// The lease was lost and has been replaced.
     Replaced,
 }

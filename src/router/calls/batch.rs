@@ -7,14 +7,14 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::FuturesUnordered;
-use rwlease_core::protocol::{Call, CallError, CallReply};
+use rwlease_core::protocol::{Call, CallError, CallReply, Confirmation};
 use rwlease_core::resp::{Address, Command};
 use rwlease_core::time::LocalInstant;
 
 use crate::router::Router;
 use crate::router::calls::in_flight::{AttemptOutcome, InFlightCall};
 use crate::router::calls::script_upload::{NoScriptReply, UploadTurn};
-use crate::router::calls::send_marker::SendMarker;
+use crate::router::calls::send_gate::SendMarker;
 use crate::router::connections::send_permit::Priority;
 use crate::router::connections::server_connection::ServerConnection;
 use crate::scripts::Script;
@@ -38,7 +38,8 @@ impl Router {
         priority: Priority,
         on_reply: impl Fn(usize, CallResult) + Send + Sync,
     ) {
-        let open = |(at, call)| (at, InFlightCall::new(self, call, deadline));
+        let none = Confirmation::default();
+        let open = |(at, call)| (at, InFlightCall::new(self, call, none, deadline, None));
         let batch = CallBatch { router: self, deadline, priority, on_reply };
         let mut under_way = FuturesUnordered::new();
         under_way.extend(batch.group_by_server(calls.iter().enumerate().map(open).collect()));

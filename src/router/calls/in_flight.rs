@@ -22,8 +22,7 @@ use crate::router::Router;
 use crate::router::calls::delifeq::{self, DelIfEqMiss};
 use crate::router::calls::reply_action::merge_asking_reply;
 use crate::router::calls::script_upload::NoScriptReply;
-use crate::router::calls::send_gate::SendGate;
-use crate::router::calls::send_marker::SendMarker;
+use crate::router::calls::send_gate::{SendGate, SendMarker};
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::exchange::{ExchangeError, TimedReply};
 use crate::router::connections::reply_timeout::reply_timeout;
@@ -169,13 +168,19 @@ impl AttemptOutcome {
 }
 
 impl<'a> InFlightCall<'a> {
-    pub(crate) fn new(router: &'a Router, call: &'a Call, deadline: LocalInstant) -> Self {
+    pub(crate) fn new(
+        router: &'a Router,
+        call: &'a Call,
+        confirmation: Confirmation,
+        deadline: LocalInstant,
+        gate: Option<&'a SendGate>,
+    ) -> Self {
         InFlightCall {
             router,
             call,
-            confirmation: Confirmation::default(),
+            confirmation,
             deadline,
-            gate: None,
+            gate,
             target: CallTarget::default(),
             script_only: false,
             key_is_absent: false,
@@ -188,21 +193,6 @@ impl<'a> InFlightCall<'a> {
             last_failure: None,
             refusal: None,
         }
-    }
-
-    /// As `new`, with what must confirm it.
-    pub(crate) fn confirmed(
-        router: &'a Router,
-        call: &'a Call,
-        confirmation: Confirmation,
-        deadline: LocalInstant,
-    ) -> Self {
-        InFlightCall { confirmation, ..InFlightCall::new(router, call, deadline) }
-    }
-
-    /// Every attempt must pass the gate before it is sent.
-    pub(crate) fn gated(self, gate: &'a SendGate) -> Self {
-        InFlightCall { gate: Some(gate), ..self }
     }
 
     /// Makes attempts until there is an answer.
@@ -451,7 +441,7 @@ impl<'a> InFlightCall<'a> {
         address: &Address,
         watch: bool,
     ) -> Result<Arc<ServerConnection>, Option<ConnectionError>> {
-        let connecting = self.router.connections.connect_or_wait(address);
+        let connecting = self.router.connections.connect(address, true);
         self.wait(address, watch, connecting).await.ok_or(None)?.map_err(Some)
     }
 

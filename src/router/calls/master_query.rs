@@ -84,7 +84,7 @@ impl Router {
         let until = self.clock.now().saturating_add(limit.length).min(deadline);
         let connected = tokio::select! {
             biased;
-            connected = self.connections.connect(address) => connected,
+            connected = self.connections.connect(address, false) => connected,
             () = reply_timeout(&*self.clock, until) => Err(limit.no_reply(address)),
         };
         connected.map_err(|failure| self.topology.explain(failure, address, None))

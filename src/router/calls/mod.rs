@@ -9,7 +9,6 @@ pub(crate) mod replicated;
 pub(crate) mod reply_action;
 pub(crate) mod script_upload;
 pub(crate) mod send_gate;
-mod send_marker;
 
 use std::sync::Arc;
 use std::time::Duration;

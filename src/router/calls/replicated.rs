@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::locks::lock;
 use crate::router::calls::in_flight::{AttemptOutcome, script_call};
 use crate::router::calls::reply_action::merge_asking_reply;
-use crate::router::calls::send_marker::SendMarker;
+use crate::router::calls::send_gate::SendMarker;
 use crate::router::cluster::connection_pool::{ConnectionPool, PoolConfig};
 use crate::router::connections::exchange::TimedReply;
 use crate::router::connections::server_connection::ServerConnection;
@@ -211,7 +211,7 @@ impl ReplicaPool {
 
     /// Returns false if the server did not answer.
     async fn send_group(&self, address: &Address, mut group: Vec<GroupedCall>) -> bool {
-        let connected = self.connections.connect_or_wait(address).await;
+        let connected = self.connections.connect(address, true).await;
         // A caller that has given up by now has released over another connection, or calls another
         // server.
         group.retain(GroupedCall::is_wanted);
@@ -240,7 +240,7 @@ impl ReplicaPool {
             return true;
         }
         let commands = self.pipeline(connection, &group, &limits);
-        let until = self.clock.now().saturating_add(connection.response_timeout());
+        let until = self.clock.now().saturating_add(connection.response_timeout);
         match connection.pipeline(None, &commands, until).await {
             Ok(exchange) => {
                 self.send_replies(connection, group, exchange);

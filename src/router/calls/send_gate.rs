@@ -1,11 +1,10 @@
-//! Whether anything of a request was sent. A request of which nothing was sent can be given up
-//! without a release.
+//! Whether anything of a request, and of each attempt, was sent. A request of which nothing was
+//! sent can be given up without a release.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::locks::lock;
-use crate::router::calls::send_marker::SendMarker;
 
 /// Open until the request is given up or its first attempt is sent, whichever comes first.
 #[derive(Debug)]
@@ -72,6 +71,43 @@ impl SendGate {
 
     fn move_on(&self, from: u8, to: u8) -> bool {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// The `not_after` of a sent attempt, or `None` if the attempt was not sent. The caller may drop
+/// the call at any time.
+#[derive(Debug)]
+pub(crate) struct SendMarker(AtomicU64);
+
+impl Default for SendMarker {
+    fn default() -> Self {
+        SendMarker(AtomicU64::new(SendMarker::UNSENT))
+    }
+}
+
+impl SendMarker {
+    /// Not sent yet.
+    const UNSENT: u64 = u64::MAX;
+
+    /// Given up before it was sent: it will not be sent.
+    const CANCELLED: u64 = SendMarker::UNSENT - 1;
+
+    /// Notes that the attempt is about to be sent with `not_after`. Returns false if the caller has
+    /// given up: then it must not be sent.
+    #[must_use]
+    pub(crate) fn try_mark_sent(&self, not_after: u64) -> bool {
+        let sent_with = not_after.min(SendMarker::CANCELLED - 1);
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        self.0.compare_exchange(SendMarker::UNSENT, sent_with, done, otherwise).is_ok()
+    }
+
+    /// Gives the attempt up. Returns the `not_after` of a sent attempt. `None` means that the
+    /// attempt was not sent and will not be sent.
+    pub(crate) fn cancel(&self) -> Option<u64> {
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        let before =
+            self.0.compare_exchange(SendMarker::UNSENT, SendMarker::CANCELLED, done, otherwise);
+        before.err().filter(|sent_with| *sent_with != SendMarker::CANCELLED)
     }
 }
 

@@ -17,8 +17,7 @@ use crate::backend::{ConnectionError, Connector};
 use crate::clock::Clock;
 use crate::locks::{lock, read, write};
 use crate::router::cluster::membership::Membership;
-use crate::router::connections::limits::ConnectionLimits;
-use crate::router::connections::redial::{DIAL_BACKOFF, first_redial};
+use crate::router::connections::limits::{ConnectionLimits, DIAL_BACKOFF, first_redial};
 use crate::router::connections::server_connection::ServerConnection;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry;
@@ -89,20 +88,20 @@ impl ConnectionPool {
     }
 
     /// The connection to this server. One task dials for all callers. Shortly after a failed dial,
-    /// returns that failure.
+    /// a patient caller waits for the next one, and another caller gets that failure.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         address: &Address,
+        patient: bool,
     ) -> Result<Arc<ServerConnection>, ConnectionError> {
-        self.await_dial(address, false).await
-    }
-
-    /// As `connect`, but shortly after a failed dial this waits for the next one.
-    pub(crate) async fn connect_or_wait(
-        self: &Arc<Self>,
-        address: &Address,
-    ) -> Result<Arc<ServerConnection>, ConnectionError> {
-        self.await_dial(address, true).await
+        if let Some(connection) = self.get(address) {
+            return Ok(connection);
+        }
+        let dialled = match self.start_or_join_dial(address, patient) {
+            Ok(under_way) => under_way.await,
+            Err(ready) => ready,
+        };
+        dialled.map_err(Arc::unwrap_or_clone)
     }
 
     /// Closes the connections to servers that `keep` does not keep.
@@ -144,21 +143,6 @@ impl ConnectionPool {
         self.closed.load(Ordering::Acquire)
     }
 
-    async fn await_dial(
-        self: &Arc<Self>,
-        address: &Address,
-        patient: bool,
-    ) -> Result<Arc<ServerConnection>, ConnectionError> {
-        if let Some(connection) = self.get(address) {
-            return Ok(connection);
-        }
-        let dialled = match self.start_or_join_dial(address, patient) {
-            Ok(under_way) => under_way.await,
-            Err(ready) => ready,
-        };
-        dialled.map_err(Arc::unwrap_or_clone)
-    }
-
     /// The dial under way, started if there is none; or the connection that exists by now.
     fn start_or_join_dial(
         self: &Arc<Self>,
@@ -194,7 +178,9 @@ impl ConnectionPool {
     /// Returns true if the last connection to this server broke under a call. (One that nothing was
     /// under way on is replaced at once: clients need it at different times.)
     fn has_broken(&self, address: &Address) -> bool {
-        read(&self.by_address).get(address).is_some_and(|connection| connection.is_retired())
+        read(&self.by_address)
+            .get(address)
+            .is_some_and(|connection| connection.retired.load(Ordering::Relaxed))
     }
 
     /// Dials in a separate task, so that a caller that gives up does not stop it for the others.
@@ -279,11 +265,11 @@ impl ConnectionPool {
                 );
                 let dial = dials.entry(address.clone()).or_default();
                 dial.record_failure(now, Arc::new(useless));
-                dial.proven_flag = Some(connection.proven_flag());
+                dial.proven_flag = Some(connection.proven.clone());
                 drop(dials);
                 // The caller's subscriber runs here, so nothing is locked.
                 if let Some(before) =
-                    before.filter(|before| before.process_name() != connection.process_name())
+                    before.filter(|before| before.process_name != connection.process_name)
                 {
                     telemetry::emit_restart(address, before.name(), connection.name());
                 }

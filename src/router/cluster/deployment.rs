@@ -34,14 +34,6 @@ pub(crate) enum Deployment {
     Unsure(String),
 }
 
-/// The relation of two views.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
-    Same,
-    Different,
-    Unknown,
-}
-
 impl Deployment {
     /// Judges the views of seeds, and of servers that they list.
     pub(crate) fn of(views: Vec<NodeView>, seeds: &[Address]) -> Deployment {
@@ -54,8 +46,7 @@ impl Deployment {
         if let Some((first, second)) = contradiction(&members) {
             return Deployment::Several(explained(first, second));
         }
-        let alone =
-            members.iter().find(|view| matches!(view.topology, ReportedTopology::Standalone(_)));
+        let alone = members.iter().find(|view| !view.is_cluster());
         if let Some(alone) = alone.filter(|_| members.len() < seeds.len()) {
             return Deployment::Unsure(format!(
                 "{} is a server without cluster mode, and not all of the other {} named servers answer to show that they are the same",
@@ -64,7 +55,7 @@ impl Deployment {
             ));
         }
         let is_member = |view: &NodeView| {
-            members.iter().all(|member| member.relation(view) != Relation::Different)
+            members.iter().all(|member| member.shares_deployment(view) != Some(false))
         };
         let (kept, dropped): (Vec<&NodeView>, Vec<&NodeView>) =
             of_seeds.iter().chain(&listed).partition(|view| is_member(view));
@@ -82,7 +73,7 @@ impl Deployment {
 /// the other way round.
 fn is_at_address_of_another(view: &NodeView, others: &[NodeView]) -> bool {
     others.iter().any(|other| {
-        other.relation(view) == Relation::Different
+        other.shares_deployment(view) == Some(false)
             && other.lists(&view.node)
             && !view.lists(&other.node)
     })
@@ -91,10 +82,8 @@ fn is_at_address_of_another(view: &NodeView, others: &[NodeView]) -> bool {
 /// Two views that are not of one deployment, or may not be.
 fn contradiction<'a>(views: &[&'a NodeView]) -> Option<(&'a NodeView, &'a NodeView)> {
     views.iter().enumerate().find_map(|(at, first)| {
-        let contradicts = |second: &&&NodeView| match first.relation(second) {
-            Relation::Same => false,
-            Relation::Different => true,
-            Relation::Unknown => matches!(first.topology, ReportedTopology::Standalone(_)),
+        let contradicts = |second: &&&NodeView| {
+            first.shares_deployment(second).map_or(!first.is_cluster(), |shared| !shared)
         };
         views[at + 1..].iter().find(contradicts).map(|second| (*first, *second))
     })
@@ -103,22 +92,20 @@ fn contradiction<'a>(views: &[&'a NodeView]) -> Option<(&'a NodeView, &'a NodeVi
 /// Why two views contradict each other, and what to do.
 fn explained(first: &NodeView, second: &NodeView) -> String {
     let (a, b) = (&first.node, &second.node);
-    let why = match (&first.topology, &second.topology) {
-        (ReportedTopology::Cluster { .. }, ReportedTopology::Cluster { .. }) => {
+    let why = match (first.is_cluster(), second.is_cluster()) {
+        (true, true) => {
             format!("{a} and {b} are nodes of two clusters, which have no node in common")
         }
-        (ReportedTopology::Cluster { .. }, ReportedTopology::Standalone(_)) => {
+        (true, false) => {
             format!("{a} is a node of a cluster and {b} a server without cluster mode")
         }
-        (ReportedTopology::Standalone(_), ReportedTopology::Cluster { .. }) => {
+        (false, true) => {
             format!("{a} is a server without cluster mode and {b} a node of a cluster")
         }
-        (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_))
-            if first.relation(second) == Relation::Unknown =>
-        {
+        (false, false) if first.shares_deployment(second).is_none() => {
             format!("{a} and {b} are servers without cluster mode that do not report their run ids")
         }
-        (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) => {
+        (false, false) => {
             format!("{a} and {b} are two servers without cluster mode")
         }
     };
@@ -130,37 +117,24 @@ fn explained(first: &NodeView, second: &NodeView) -> String {
 
 /// Why a server that contradicts the others gets no commands.
 fn unexpected_reason(view: &NodeView) -> UnexpectedServer {
-    match view.topology {
-        ReportedTopology::Standalone(_) => UnexpectedServer::Standalone,
-        ReportedTopology::Cluster { .. } => UnexpectedServer::OtherCluster,
+    match view.is_cluster() {
+        true => UnexpectedServer::OtherCluster,
+        false => UnexpectedServer::Standalone,
     }
 }
 
 impl NodeView {
-    /// Whether both are of one deployment.
-    fn relation(&self, other: &NodeView) -> Relation {
-        let (same, is_known) = match (&self.topology, &other.topology) {
-            (
-                ReportedTopology::Cluster { map, .. },
-                ReportedTopology::Cluster { map: others, .. },
-            ) => (!map.is_disjoint(others), map.has_ids() && others.has_ids()),
-            (
-                ReportedTopology::Standalone(Some(process)),
-                ReportedTopology::Standalone(Some(others)),
-            ) => (process.name == others.name, true),
-            (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) => (false, false),
-            (ReportedTopology::Standalone(_), ReportedTopology::Cluster { .. })
-            | (ReportedTopology::Cluster { .. }, ReportedTopology::Standalone(_)) => (false, true),
-        };
-        match (same, is_known) {
-            (_, false) => Relation::Unknown,
-            (true, true) => Relation::Same,
-            (false, true) => Relation::Different,
+    /// Whether both are of one deployment. `None` if that is unknown.
+    fn shares_deployment(&self, other: &NodeView) -> Option<bool> {
+        match (&self.topology, &other.topology) {
+            (ReportedTopology::Cluster(own), ReportedTopology::Cluster(others)) => {
+                let has_ids = own.map.has_ids() && others.map.has_ids();
+                has_ids.then(|| !own.map.is_disjoint(&others.map))
+            }
+            (ReportedTopology::Standalone(own), ReportedTopology::Standalone(others)) => {
+                Some(own.as_ref()?.name == others.as_ref()?.name)
+            }
+            _ => Some(false),
         }
-    }
-
-    /// Returns true if the view's map has a node at that address.
-    pub(crate) fn lists(&self, address: &Address) -> bool {
-        matches!(&self.topology, ReportedTopology::Cluster { map, .. } if map.contains(address))
     }
 }

@@ -92,7 +92,7 @@ impl Topology {
     async fn discover_master(&self, sentinels: &SentinelGroup) -> Result<(), DiscoveryError> {
         let since = self.redirect_count();
         let master = sentinels.query().await.map_err(DiscoveryError::Sentinel)?.address;
-        if let Err(failure) = self.connections.connect(&master).await {
+        if let Err(failure) = self.connections.connect(&master, false).await {
             let source = failure.source.as_ref();
             let unexpected = source.and_then(|source| source.downcast_ref::<UnexpectedServer>());
             return Err(match unexpected {
@@ -172,10 +172,7 @@ impl Search<'_> {
 
     /// The nodes in the maps that were told.
     fn listed(&self) -> impl Iterator<Item = &Address> {
-        self.views.iter().flat_map(|view| match &view.topology {
-            ReportedTopology::Cluster { map, .. } => map.nodes(),
-            ReportedTopology::Standalone(_) => &[],
-        })
+        self.views.iter().filter_map(NodeView::cluster).flat_map(|cluster| cluster.map.nodes())
     }
 
     /// Returns true for a seed that may be of another deployment.

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
 
-use crate::router::cluster::node_view::{NodeView, ReportedTopology};
+use crate::router::cluster::node_view::{ClusterView, NodeView, ReportedTopology};
 use crate::router::cluster::slot_map::SlotMap;
 use crate::router::connections::server_info::{ServerIdentity, ServerProcess};
 use crate::router::connections::unexpected_server::UnexpectedServer;
@@ -147,8 +147,8 @@ impl KnownCluster {
             (DeploymentKind::Cluster, ReportedTopology::Standalone(_)) => {
                 Some(UnexpectedServer::Standalone)
             }
-            (DeploymentKind::Cluster, ReportedTopology::Cluster { map, .. })
-                if self.map.is_disjoint(map) =>
+            (DeploymentKind::Cluster, ReportedTopology::Cluster(cluster))
+                if self.map.is_disjoint(&cluster.map) =>
             {
                 Some(UnexpectedServer::OtherCluster)
             }
@@ -160,10 +160,11 @@ impl KnownCluster {
     pub(crate) fn is_confirmed_by(&self, view: &NodeView) -> bool {
         match (&self.kind, &view.topology) {
             (DeploymentKind::Standalone(_), ReportedTopology::Standalone(_)) => true,
-            (DeploymentKind::Cluster, ReportedTopology::Cluster { map, epoch, serves }) => {
-                let same_epoch =
-                    self.epoch.zip(*epoch).is_none_or(|(known, reported)| known == reported);
-                same_epoch && *serves != Some(false) && self.map.covers(map)
+            (DeploymentKind::Cluster, ReportedTopology::Cluster(cluster)) => {
+                let both = self.epoch.zip(cluster.epoch);
+                both.is_none_or(|(known, reported)| known == reported)
+                    && cluster.serves != Some(false)
+                    && self.map.covers(&cluster.map)
             }
             _ => false,
         }
@@ -234,7 +235,7 @@ impl KnownCluster {
                 self.kind = DeploymentKind::Standalone(process);
                 SlotMap::single(view.node)
             }
-            ReportedTopology::Cluster { map, epoch, .. } => {
+            ReportedTopology::Cluster(ClusterView { map, epoch, .. }) => {
                 let known = std::mem::replace(&mut self.kind, DeploymentKind::Cluster)
                     == DeploymentKind::Cluster;
                 self.epoch = epoch.or(self.epoch);
@@ -251,7 +252,7 @@ impl KnownCluster {
     }
 
     fn is_same_cluster(&self, view: &NodeView) -> bool {
-        matches!(&view.topology, ReportedTopology::Cluster { map, .. } if self.map.has_same_masters(map))
+        view.cluster().is_some_and(|cluster| self.map.has_same_masters(&cluster.map))
     }
 }
 

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use rwlease_core::resp::Address;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::locks::lock;
 use crate::router::runtime::RuntimeHandle;
 
 /// The watchers, by the server that calls wait for. A watcher is a task that looks until the last
 /// waiting call has dropped it.
 #[derive(Debug, Default)]
-pub(crate) struct MasterWatches(Mutex<HashMap<Address, Weak<AbortOnDrop>>>);
+pub(crate) struct MasterWatches(Mutex<HashMap<Address, Weak<AbortOnDropHandle<()>>>>);
 
 impl MasterWatches {
     /// The running watcher for this server, or a new one that runs `look`.
@@ -22,7 +22,7 @@ impl MasterWatches {
         runtime: &RuntimeHandle,
         address: &Address,
         look: impl FnOnce() -> F,
-    ) -> Arc<AbortOnDrop>
+    ) -> Arc<AbortOnDropHandle<()>>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -31,7 +31,8 @@ impl MasterWatches {
             return watcher;
         }
         watchers.retain(|_, watcher| watcher.strong_count() > 0);
-        let watcher = Arc::new(AbortOnDrop::new(runtime.spawn("search for a master", look())));
+        let watcher =
+            Arc::new(AbortOnDropHandle::new(runtime.spawn("search for a master", look())));
         watchers.insert(address.clone(), Arc::downgrade(&watcher));
         watcher
     }

@@ -1,5 +1,6 @@
 //! Admits connections that lead to the known servers, and no others.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::TryFutureExt;
@@ -14,7 +15,6 @@ use crate::router::bad_entries::BadEntries;
 use crate::router::cluster::known_cluster::{Admission, DeploymentKind, KnownCluster};
 use crate::router::cluster::node_view::{NodeView, query_node_view};
 use crate::router::connections::limits::{ConnectionLimits, TimeLimit};
-use crate::router::connections::master_term::MasterTerm;
 use crate::router::connections::server_connection::ServerConnection;
 use crate::router::connections::server_info::{ServerIdentity, ServerProcess, field};
 use crate::router::connections::unexpected_server::UnexpectedServer;
@@ -24,9 +24,9 @@ use crate::router::telemetry;
 /// The known servers. All parts that open connections share it.
 pub(crate) struct Membership {
     known: RwLock<KnownCluster>,
-    /// The term of the process found first, without a cluster. Every connection is bound to it, so
-    /// that none goes on when another process has replaced that one.
-    term: Mutex<Arc<MasterTerm>>,
+    /// Without a cluster: whether another process has replaced the one found first. All connections
+    /// are bound to the flag, so that none to the earlier process goes on.
+    term_ended: Mutex<Arc<AtomicBool>>,
     translation: AddressTranslator,
     limits: ConnectionLimits,
     /// The sentinels that name the master, if there are any.
@@ -42,7 +42,7 @@ impl Membership {
     ) -> Self {
         Membership {
             known: RwLock::default(),
-            term: Mutex::default(),
+            term_ended: Mutex::default(),
             translation,
             limits,
             sentinels,
@@ -103,10 +103,10 @@ impl Membership {
             ServerConnection::open(connector, clock.clone(), address, None, limits).await?,
         );
         // Before it is judged: a replacement after that ends the term.
-        let term = lock(&self.term).clone();
+        let term_ended = lock(&self.term_ended).clone();
         match self.admission(address, &connection) {
             Admission::Admitted => {
-                connection.bind_to_term(term);
+                connection.bind_to_term(term_ended);
                 self.record_address(&connection);
                 Ok(connection)
             }
@@ -135,17 +135,17 @@ impl Membership {
         if master.address != *address {
             return Err(rejection_error(address, UnexpectedServer::Replaced));
         }
-        if matches!(connection.identity(), ServerIdentity::ClusterNode(_)) {
+        if matches!(connection.identity, ServerIdentity::ClusterNode(_)) {
             return Err(rejection_error(address, UnexpectedServer::ClusterNode));
         }
-        if !sentinels.accepts_process(&master, connection.process_name()) {
+        if !sentinels.accepts_process(&master, connection.process_name.as_deref()) {
             return Err(rejection_error(address, UnexpectedServer::OtherProcess));
         }
         let connection = Arc::new(connection);
         if self.is_replica(&connection, address).await? {
             return Err(rejection_error(address, UnexpectedServer::Replica));
         }
-        connection.bind_to_term(master.term);
+        connection.bind_to_term(master.term_ended);
         Ok(connection)
     }
 
@@ -177,7 +177,8 @@ impl Membership {
     }
 
     pub(crate) fn admission(&self, address: &Address, connection: &ServerConnection) -> Admission {
-        self.known().admission(address, connection.identity(), connection.process_name())
+        let process = connection.process_name.as_deref();
+        self.known().admission(address, &connection.identity, process)
     }
 
     /// Checks a node that is not in the known map: it may have joined since, or belong to another
@@ -236,7 +237,7 @@ impl Membership {
                 if let Some(successor) = successor.observed_process()
                     && self.known_mut().replace_process(&first, successor)
                 {
-                    std::mem::take(&mut *lock(&self.term)).end();
+                    std::mem::take(&mut *lock(&self.term_ended)).store(true, Ordering::Release);
                 }
                 self.admit(address, successor)
             }
@@ -249,10 +250,10 @@ impl Membership {
         address: &Address,
         connection: Arc<ServerConnection>,
     ) -> Result<Arc<ServerConnection>, ConnectionError> {
-        let term = lock(&self.term).clone();
+        let term_ended = lock(&self.term_ended).clone();
         match self.admission(address, &connection) {
             Admission::Admitted => {
-                connection.bind_to_term(term);
+                connection.bind_to_term(term_ended);
                 Ok(connection)
             }
             Admission::Rejected(why) => Err(rejection_error(address, why)),
@@ -284,7 +285,7 @@ fn search_result<'a>(
     for (addr, dialled) in dialled {
         let is_original_addr = original_addr.is_none_or(|original_addr| original_addr == addr);
         match dialled {
-            Ok(connection) if connection.process_name() == Some(&*first.name) => {
+            Ok(connection) if connection.process_name.as_deref() == Some(&*first.name) => {
                 return ProcessSearch::Alive(Arc::new(connection));
             }
             // The process that is there now has the data that the first one kept on disk, if any

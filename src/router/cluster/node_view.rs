@@ -27,51 +27,53 @@ pub(crate) struct NodeView {
 pub(crate) enum ReportedTopology {
     /// The node has no cluster mode. Holds its process, if the node reports its run id.
     Standalone(Option<ServerProcess>),
-    Cluster {
-        map: SlotMap,
-        /// `cluster_current_epoch`
-        epoch: Option<u64>,
-        /// Whether `cluster_state` is `ok`.
-        serves: Option<bool>,
-    },
+    Cluster(ClusterView),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterView {
+    pub(crate) map: SlotMap,
+    /// `cluster_current_epoch`
+    pub(crate) epoch: Option<u64>,
+    /// Whether `cluster_state` is `ok`.
+    pub(crate) serves: Option<bool>,
 }
 
 impl NodeView {
-    pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.topology, ReportedTopology::Cluster { .. })
-    }
-
-    pub(crate) fn epoch(&self) -> Option<u64> {
-        match self.topology {
-            ReportedTopology::Cluster { epoch, .. } => epoch,
+    /// `None` for a node without cluster mode.
+    pub(crate) fn cluster(&self) -> Option<&ClusterView> {
+        match &self.topology {
+            ReportedTopology::Cluster(cluster) => Some(cluster),
             ReportedTopology::Standalone(_) => None,
         }
     }
 
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.cluster().is_some()
+    }
+
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.cluster()?.epoch
+    }
+
     /// A node that does not report its state is assumed to serve.
     pub(crate) fn is_serving(&self) -> bool {
-        match self.topology {
-            ReportedTopology::Cluster { serves, .. } => serves.unwrap_or(true),
-            ReportedTopology::Standalone(_) => true,
-        }
+        self.cluster().and_then(|cluster| cluster.serves).unwrap_or(true)
     }
 
     /// How many slots have a master in this view.
     pub(crate) fn served(&self) -> usize {
-        match &self.topology {
-            ReportedTopology::Cluster { map, .. } => map.served(),
-            ReportedTopology::Standalone(_) => 0,
-        }
+        self.cluster().map_or(0, |cluster| cluster.map.served())
     }
 
     pub(crate) fn has_same_masters(&self, other: &NodeView) -> bool {
-        match (&self.topology, &other.topology) {
-            (
-                ReportedTopology::Cluster { map, .. },
-                ReportedTopology::Cluster { map: others, .. },
-            ) => map.has_same_masters(others),
-            _ => false,
-        }
+        let both = self.cluster().zip(other.cluster());
+        both.is_some_and(|(own, others)| own.map.has_same_masters(&others.map))
+    }
+
+    /// Returns true if the view's map has a node at that address.
+    pub(crate) fn lists(&self, address: &Address) -> bool {
+        self.cluster().is_some_and(|cluster| cluster.map.contains(address))
     }
 }
 
@@ -116,7 +118,7 @@ pub(crate) async fn query_node_view(
                 )));
             }
             let (epoch, serves) = parse_cluster_info(replies.next());
-            ReportedTopology::Cluster { map, epoch, serves }
+            ReportedTopology::Cluster(ClusterView { map, epoch, serves })
         }
     };
     let node = node.clone();

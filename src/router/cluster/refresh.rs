@@ -328,7 +328,7 @@ impl Topology {
 
     pub(crate) async fn query(&self, node: Address) -> NodeReply {
         let queried = async {
-            let connection = self.connections.connect(&node).await?;
+            let connection = self.connections.connect(&node, false).await?;
             self.membership.view(&connection, &node).await
         };
         let outcome = queried.await;

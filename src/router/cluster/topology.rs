@@ -220,9 +220,9 @@ impl Topology {
         // the connections.)
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
+            let process = connection.process_name.as_deref();
             connection.is_superseded()
-                || match known.admission(address, connection.identity(), connection.process_name())
-                {
+                || match known.admission(address, &connection.identity, process) {
                     Admission::Admitted => false,
                     // The new map may come from a node that lags behind.
                     Admission::CheckSlotMap => !connection.is_map_verified(),

@@ -111,7 +111,7 @@ impl Server {
             args: Command::new(),
             not_after: Some(now.saturating_add(Duration::from_secs(1))),
         };
-        shared.call(&call, now.saturating_add(within)).await
+        shared.call_with(&call, Confirmation::default(), now.saturating_add(within), None).await
     }
 
     async fn connect(&self) -> ClusterAdapter {

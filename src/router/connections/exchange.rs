@@ -254,7 +254,8 @@ impl ServerConnection {
                     self.activity.0.on_receive(received);
                     let round_trip = received.saturating_duration_since(sent);
                     self.call_limit.0.observe_round_trip(round_trip);
-                    if !self.is_proven() && !self.retired.load(Ordering::Relaxed) {
+                    if !self.proven.load(Ordering::Relaxed) && !self.retired.load(Ordering::Relaxed)
+                    {
                         self.proven.store(true, Ordering::Relaxed);
                     }
                     return Ok(TimedReply { value, sent_at: sent, received_at: received });

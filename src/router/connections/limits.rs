@@ -1,4 +1,5 @@
-//! The limits of connections, and the errors that name them.
+//! The limits of connections, the errors that name them, and the pauses before a connection is
+//! opened again.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use futures::future::{self, Either};
 use rwlease_core::resp::Address;
 
 use crate::backend::ConnectionError;
+use crate::backoff::{Backoff, scale};
 use crate::clock::Clock;
 
 /// The limits of a connection.
@@ -63,4 +65,26 @@ impl fmt::Display for TimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} ({})", self.length, self.setting)
     }
+}
+
+/// How long a server is left alone after a failed dial, and a channel after a failed join.
+pub(crate) const DIAL_BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+
+/// The longest pause before a connection that broke under a call is opened again. A server or a
+/// proxy that restarts cuts the connections of all clients at once, and should not get all their
+/// dials at once.
+const FIRST_REDIAL: Duration = Duration::from_millis(100);
+
+/// The pause before a subscription that ended, or failed that many times in a row, is opened again.
+pub(crate) fn redial_pause(failures: u32) -> Duration {
+    match failures {
+        0 => first_redial(),
+        failures => DIAL_BACKOFF.delay(failures),
+    }
+}
+
+/// The pause before a connection that broke is opened again for the first time.
+pub(crate) fn first_redial() -> Duration {
+    scale(FIRST_REDIAL, fastrand::f64())
 }

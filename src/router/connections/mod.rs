@@ -5,8 +5,6 @@ pub(crate) mod connect_error;
 pub(crate) mod error_reply;
 pub(crate) mod exchange;
 pub(crate) mod limits;
-pub(crate) mod master_term;
-pub(crate) mod redial;
 pub(crate) mod reply_timeout;
 pub(crate) mod send_permit;
 pub(crate) mod server_connection;

@@ -19,7 +19,6 @@ use crate::router::connections::connect_error::{connect_error, no_handshake};
 use crate::router::connections::error_reply::invalidates_connection;
 use crate::router::connections::exchange::{ExchangeError, LastActivity};
 use crate::router::connections::limits::ConnectionLimits;
-use crate::router::connections::master_term::MasterTerm;
 use crate::router::connections::server_info::{
     ServerIdentity, ServerProcess, auth_error, check_kind, parse_server_name, parse_time,
     supports_delifeq,
@@ -41,27 +40,32 @@ const UNKNOWN_SERVER: &str = "-";
 
 /// A connection that carries commands.
 pub(crate) struct ServerConnection {
-    /// `None` if the server does not report its run id.
-    name: Option<Box<str>>,
-    identity: ServerIdentity,
+    /// The name of the process: the first characters of its run id. `None` if the server does not
+    /// report that.
+    pub(crate) process_name: Option<Box<str>>,
+    /// What the server reported about itself when the connection was opened.
+    pub(crate) identity: ServerIdentity,
     /// Its map has shown that it belongs to the known cluster.
     map_verified: AtomicBool,
     /// The server has `DELIFEQ`, and has not refused it.
     has_delifeq: AtomicBool,
     pub(super) node: Arc<dyn CommandConnection>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) response_timeout: Duration,
+    /// How long the connection may be quiet while something is under way on it.
+    pub(crate) response_timeout: Duration,
     pub(super) shared_timer: Arc<SharedTimer>,
     pub(super) runtime: RuntimeHandle,
     clock_bounds: CachePadded<Mutex<ClockBounds>>,
     opened: LocalInstant,
-    pub(super) retired: AtomicBool,
-    /// Set where sentinels name the master: ends when another server becomes the master.
-    master_term: OnceLock<Arc<MasterTerm>>,
+    /// A call has found it broken or silent, or it was given up for another reason.
+    pub(crate) retired: AtomicBool,
+    /// Where sentinels name the master: whether its term has ended, since another server is the
+    /// master.
+    term_ended: OnceLock<Arc<AtomicBool>>,
     /// The next connection may have other credentials.
     rotates_credentials: bool,
-    /// It has answered, and the last answer was no reason to retire it.
-    pub(super) proven: Arc<AtomicBool>,
+    /// It has answered, and the last answer was no reason to retire it. Outlives the connection.
+    pub(crate) proven: Arc<AtomicBool>,
     /// Permits for calls under way; closed when the connection is retired.
     pub(super) call_limit: CachePadded<CallLimit>,
     /// Permits for the commands in pipelines of batches; closed likewise.
@@ -125,7 +129,7 @@ impl ServerConnection {
         clock_bounds.observe(sent, received, parse_time(replies.next()).map_err(at)?);
         let info = replies.next();
         let has_delifeq = info.as_ref().is_some_and(supports_delifeq);
-        let name = parse_server_name(info);
+        let process_name = parse_server_name(info);
         let identity = ServerIdentity::from_reply(replies.next()).map_err(at)?;
         let runtime = RuntimeHandle::current(connector.health());
         let shared_timer = SharedTimer::new(
@@ -134,7 +138,7 @@ impl ServerConnection {
             runtime.clone(),
         );
         Ok(ServerConnection {
-            name,
+            process_name,
             identity,
             map_verified: AtomicBool::new(false),
             has_delifeq: AtomicBool::new(has_delifeq),
@@ -146,7 +150,7 @@ impl ServerConnection {
             clock_bounds: CachePadded(Mutex::new(clock_bounds)),
             opened: received,
             retired: AtomicBool::new(false),
-            master_term: OnceLock::new(),
+            term_ended: OnceLock::new(),
             rotates_credentials,
             proven: Arc::default(),
             call_limit: CachePadded(CallLimit::new(
@@ -161,14 +165,9 @@ impl ServerConnection {
         })
     }
 
-    /// The server's name: the first characters of its run id.
+    /// The name of the server in calls.
     pub(crate) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(UNKNOWN_SERVER)
-    }
-
-    /// What the server reported about itself when the connection was opened.
-    pub(crate) fn identity(&self) -> &ServerIdentity {
-        &self.identity
+        self.process_name.as_deref().unwrap_or(UNKNOWN_SERVER)
     }
 
     /// Notes that the server's map has shown that it belongs to the known cluster.
@@ -189,16 +188,10 @@ impl ServerConnection {
         self.has_delifeq.store(false, Ordering::Relaxed);
     }
 
-    /// The name of the process, if the server reports it.
-    pub(crate) fn process_name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// Returns the process, and the address at which it was found.
     pub(crate) fn observed_process(&self) -> Option<ServerProcess> {
-        let name = self.process_name()?.into();
-        let resolved_addr = self.resolved_addr();
-        Some(ServerProcess { name, resolved_addr })
+        let name = self.process_name.clone()?;
+        Some(ServerProcess { name, resolved_addr: self.resolved_addr() })
     }
 
     /// The address to which the host name was resolved, if that is known.
@@ -220,19 +213,15 @@ impl ServerConnection {
         !self.retired.load(Ordering::Relaxed) && !self.is_superseded() && self.node.is_usable()
     }
 
-    /// True if a call has found it broken or silent, or it was given up for another reason.
-    pub(crate) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Relaxed)
-    }
-
-    /// Limits the replies of this connection to that term.
-    pub(crate) fn bind_to_term(&self, term: Arc<MasterTerm>) {
-        let _ = self.master_term.set(term); // the first one stays
+    /// Limits the replies of this connection to the term of the master, which ends when the flag is
+    /// set.
+    pub(crate) fn bind_to_term(&self, has_ended: Arc<AtomicBool>) {
+        let _ = self.term_ended.set(has_ended); // the first one stays
     }
 
     /// Returns true if another server is the master by now.
     pub(crate) fn is_superseded(&self) -> bool {
-        self.master_term.get().is_some_and(|term| term.has_ended())
+        self.term_ended.get().is_some_and(|has_ended| has_ended.load(Ordering::Acquire))
     }
 
     /// Returns true if a command that was sent at `sent` may have been sent on it.
@@ -240,24 +229,9 @@ impl ServerConnection {
         self.opened <= sent
     }
 
-    /// True once it has answered, unless the answer was a reason to retire it.
-    pub(super) fn is_proven(&self) -> bool {
-        self.proven.load(Ordering::Relaxed)
-    }
-
-    /// The flag behind `is_proven`, which outlives the connection.
-    pub(crate) fn proven_flag(&self) -> Arc<AtomicBool> {
-        self.proven.clone()
-    }
-
     /// How much of the time that it has left a call without a permit keeps for its reply.
     pub(crate) fn min_reply_time(&self, left: Duration) -> Duration {
         self.call_limit.0.min_reply_time(left)
-    }
-
-    /// How long the connection may be quiet while something is under way on it.
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.response_timeout
     }
 
     /// Learns from the reply to a script on a key of this slot: the server's time, or that the
@@ -307,3 +281,6 @@ impl ServerConnection {
         self.retire();
     }
 }
+
+#[cfg(test)]
+mod tests;

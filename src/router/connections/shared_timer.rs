@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::on_drop::OnDrop;
 use crate::router::runtime::RuntimeHandle;
 
 /// Wakes all waiting calls once a period, while there are any.
@@ -51,31 +52,25 @@ impl SharedTimer {
         }
         if !self.is_running.load(Ordering::SeqCst) && !self.is_running.swap(true, Ordering::SeqCst)
         {
-            let mut task = TimerTask { timer: self.clone(), has_ended: false };
+            let timer = self.clone();
+            let end_of_runtime = OnDrop::new(move || {
+                timer.is_running.store(false, Ordering::SeqCst);
+                timer.tick.notify_waiters();
+            });
+            let task = self.clone().run(end_of_runtime);
             // With its runtime, the client's connections have ended: each caller beats for itself.
-            if self.runtime.spawn("timer of calls", async move { task.run().await }).is_finished() {
+            if self.runtime.spawn("timer of calls", task).is_finished() {
                 return self.pause().await;
             }
         }
         beat.await;
     }
 
-    async fn pause(&self) {
-        self.clock.sleep_until(self.clock.now().saturating_add(self.period)).await;
-    }
-}
-
-/// The task that ticks. It ends when no call has waited for a period, or with its runtime.
-struct TimerTask {
-    timer: Arc<SharedTimer>,
-    has_ended: bool,
-}
-
-impl TimerTask {
-    async fn run(&mut self) {
-        let SharedTimer { tick, has_waiters, is_running, .. } = &*self.timer;
+    /// The task that ticks. It ends when no call has waited for a period, or with its runtime.
+    async fn run(self: Arc<Self>, end_of_runtime: OnDrop<impl FnOnce()>) {
+        let SharedTimer { tick, has_waiters, is_running, .. } = &*self;
         loop {
-            self.timer.pause().await;
+            self.pause().await;
             let had_waiters = has_waiters.swap(false, Ordering::SeqCst);
             tick.notify_waiters();
             if had_waiters {
@@ -84,19 +79,13 @@ impl TimerTask {
             is_running.store(false, Ordering::SeqCst);
             // A caller may have come that still saw it run.
             if !has_waiters.load(Ordering::SeqCst) || is_running.swap(true, Ordering::SeqCst) {
-                self.has_ended = true;
-                return;
+                return end_of_runtime.disarm();
             }
         }
     }
-}
 
-impl Drop for TimerTask {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.timer.is_running.store(false, Ordering::SeqCst);
-            self.timer.tick.notify_waiters();
-        }
+    async fn pause(&self) {
+        self.clock.sleep_until(self.clock.now().saturating_add(self.period)).await;
     }
 }
 

@@ -8,6 +8,7 @@ mod report;
 mod subscription;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +24,6 @@ use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntries;
 use crate::router::connections::connect_error::connect_error;
 use crate::router::connections::limits::{ConnectionLimits, TimeLimit};
-use crate::router::connections::master_term::MasterTerm;
 use crate::router::connections::unexpected_server::UnexpectedServer;
 use crate::router::server_list::{Failures, ServerList};
 use crate::router::telemetry;
@@ -65,8 +65,8 @@ pub(crate) struct SentinelGroup {
 #[derive(Default)]
 struct SentinelState {
     view: MasterView,
-    /// The term of the current master.
-    term: Arc<MasterTerm>,
+    /// Whether the term of the current master has ended. Its connections share the flag.
+    term_ended: Arc<AtomicBool>,
     /// A process with the run id that sentinels report has been seen at the master's address.
     run_id_confirmed: bool,
     /// The open connections.
@@ -81,7 +81,8 @@ struct SentinelState {
 #[derive(Debug)]
 pub(crate) struct SentinelMaster {
     pub(crate) address: Address,
-    pub(crate) term: Arc<MasterTerm>,
+    /// Set when another server is the master.
+    pub(crate) term_ended: Arc<AtomicBool>,
     /// The run ids of its process, from the sentinels that know it.
     processes: Vec<Box<str>>,
 }
@@ -256,11 +257,10 @@ impl SentinelGroup {
         state.update_peers(&own);
         let known = state.view.master().cloned().zip(state.view.epoch());
         if learned == MasterUpdate::Changed {
-            state.term.end();
-            state.term = Arc::default();
+            std::mem::take(&mut state.term_ended).store(true, Ordering::Release);
             state.run_id_confirmed = false;
         }
-        let term = state.term.clone();
+        let term_ended = state.term_ended.clone();
         drop(state);
         // The caller's subscriber runs from here on, so nothing is locked.
         for report in foreign {
@@ -283,7 +283,7 @@ impl SentinelGroup {
         let naming = own.iter().filter_map(|report| report.master.as_ref());
         let processes = naming.filter(|named| named.address == address);
         let processes = processes.filter_map(|named| named.run_id.clone()).collect();
-        Ok(SentinelMaster { address, term, processes })
+        Ok(SentinelMaster { address, term_ended, processes })
     }
 
     fn no_such_master(&self) -> SentinelError {

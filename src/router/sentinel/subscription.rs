@@ -9,7 +9,7 @@ use futures::future::join;
 use rwlease_core::resp::Address;
 
 use crate::backend::{ConnectionError, PubSubEvent};
-use crate::router::connections::redial::redial_pause;
+use crate::router::connections::limits::redial_pause;
 use crate::router::sentinel::SentinelGroup;
 use crate::router::telemetry;
 

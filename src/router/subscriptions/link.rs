@@ -51,9 +51,7 @@ pub(super) enum LinkEventKind {
     Connected {
         name: Option<Box<str>>,
     },
-    Subscribed(Bytes),
-    Unsubscribed(Bytes),
-    Rejected(Bytes, ServerError),
+    PubSub(PubSubEvent),
     /// The link has ended. `idle` means that it ended because it had nothing to do.
     Ended {
         idle: bool,
@@ -119,7 +117,7 @@ impl SubscriptionLink {
     /// Returns true if commands go to another server than the one of this name.
     fn is_elsewhere(&self, name: Option<&str>) -> bool {
         let commands = self.connections.get(&self.address);
-        let process = commands.as_ref().and_then(|connection| connection.process_name());
+        let process = commands.as_ref().and_then(|connection| connection.process_name.as_deref());
         name.zip(process).is_some_and(|(name, process)| name != process)
     }
 
@@ -151,7 +149,10 @@ impl SubscriptionLink {
                     if let Some(failure) = auth_error_in(&notice) {
                         return self.lost(ConnectionError::not_sent(failure.to_string()));
                     }
-                    self.forward(notice, &handler);
+                    match notice {
+                        PubSubEvent::Message { channel, payload } => handler(channel, payload),
+                        event => self.send_event(LinkEventKind::PubSub(event)),
+                    }
                 }
                 order = self.commands.recv() => {
                     let Some(command) = order else { return LinkEnd::Idle };
@@ -186,21 +187,6 @@ impl SubscriptionLink {
     fn lost(&self, why: ConnectionError) -> LinkEnd {
         telemetry::emit_subscription_connection_lost(&self.address, &why.chain());
         LinkEnd::Lost
-    }
-
-    fn forward(&self, notice: PubSubEvent, handler: &MessageHandler) {
-        match notice {
-            PubSubEvent::Subscribed { channel } => {
-                self.send_event(LinkEventKind::Subscribed(channel))
-            }
-            PubSubEvent::Unsubscribed { channel } => {
-                self.send_event(LinkEventKind::Unsubscribed(channel))
-            }
-            PubSubEvent::Rejected { channel, error } => {
-                self.send_event(LinkEventKind::Rejected(channel, error))
-            }
-            PubSubEvent::Message { channel, payload } => handler(channel, payload),
-        }
     }
 
     /// Passes messages on, and notes when the last one came, in microseconds.

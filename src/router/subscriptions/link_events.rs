@@ -7,13 +7,13 @@ use bytes::Bytes;
 use rwlease_core::resp::{Address, ServerError};
 use rwlease_core::slot::Slot;
 
+use crate::backend::PubSubEvent;
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::error_reply::moved_target;
-use crate::router::connections::redial::{DIAL_BACKOFF, redial_pause};
+use crate::router::connections::limits::{DIAL_BACKOFF, redial_pause};
 use crate::router::subscriptions::SubscriptionEvent;
-use crate::router::subscriptions::channel_target::TargetState;
 use crate::router::subscriptions::link::{LinkCommand, LinkEvent, LinkEventKind};
-use crate::router::subscriptions::manager::SubscriptionManager;
+use crate::router::subscriptions::manager::{SubscriptionManager, TargetState};
 use crate::router::telemetry;
 
 /// When a server that does not support or does not permit shard subscriptions is tried again: it
@@ -35,12 +35,17 @@ impl SubscriptionManager {
                 link.server_name = name;
                 self.reconcile_all();
             }
-            LinkEventKind::Subscribed(channel) => {
+            LinkEventKind::PubSub(PubSubEvent::Subscribed { channel }) => {
                 link.failures = 0;
                 self.on_subscribed(&address, channel);
             }
-            LinkEventKind::Unsubscribed(channel) => self.on_unsubscribed(&address, &channel),
-            LinkEventKind::Rejected(channel, error) => self.on_rejected(&address, &channel, &error),
+            LinkEventKind::PubSub(PubSubEvent::Unsubscribed { channel }) => {
+                self.on_unsubscribed(&address, &channel)
+            }
+            LinkEventKind::PubSub(PubSubEvent::Rejected { channel, error }) => {
+                self.on_rejected(&address, &channel, &error)
+            }
+            LinkEventKind::PubSub(PubSubEvent::Message { .. }) => {} // the listener gets it
             LinkEventKind::Ended { idle } => self.on_ended(address, idle),
         }
     }

@@ -6,7 +6,6 @@
 //! - [`link`] is a task for each server, with one connection that carries subscriptions alone.
 //!   [`subscribe_queue`] limits how many joins are under way at once.
 
-mod channel_target;
 mod link;
 mod link_events;
 mod link_monitor;
@@ -22,8 +21,8 @@ use rwlease_core::resp::Address;
 use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::abort_on_drop::AbortOnDrop;
 use crate::backend::Connector;
 use crate::clock::Clock;
 use crate::locks::read;
@@ -74,7 +73,7 @@ pub(crate) struct Subscriptions {
     subscribed: SubscribedServers,
     commands: mpsc::UnboundedSender<ManagerCommand>,
     events: EventSender,
-    manager: AbortOnDrop,
+    manager: AbortOnDropHandle<()>,
 }
 
 impl Subscriptions {
@@ -103,7 +102,8 @@ impl Subscriptions {
             due: BinaryHeap::new(),
             link_events: mpsc::unbounded_channel().0,
         };
-        let manager = AbortOnDrop::new(runtime.spawn("subscriptions", manager.run(command_rx)));
+        let manager =
+            AbortOnDropHandle::new(runtime.spawn("subscriptions", manager.run(command_rx)));
         Subscriptions { subscribed, commands, events, manager }
     }
 

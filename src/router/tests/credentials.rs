@@ -70,8 +70,8 @@ async fn a_refused_subscription_is_made_over_a_new_connection() {
     let refused = crate::backend::fake::SubscribeReply::Refuse("NOAUTH Authentication required.");
     bench.fakes.on_subscribe("a", [refused]);
     let dials = bench.fakes.dials("a");
-    bench.router.subscriptions().subscribe(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));
+    bench.router.subscriptions.subscribe(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(bench.router.subscriptions().subscribed_server(Slot::of("k")).is_some());
+    assert!(bench.router.subscriptions.subscribed_server(Slot::of("k")).is_some());
     assert_eq!(bench.fakes.dials("a"), dials + 2);
 }

@@ -162,7 +162,7 @@ async fn a_node_that_came_new_to_the_cluster_is_served_by() {
 async fn the_connection_to_a_node_that_left_the_cluster_is_closed() {
     let interval = Duration::from_secs(10);
     let bench = Bench::with(&HALVES, |settings| settings.refresh_interval = interval).await;
-    let connected = bench.router.connections.connect(&address("b")).await.unwrap();
+    let connected = bench.router.connections.connect(&address("b"), false).await.unwrap();
     let connection = Arc::downgrade(&connected);
     drop(connected);
     tokio::time::sleep(2 * interval).await;

@@ -223,5 +223,5 @@ async fn address_translator_that_panics_leaves_the_announced_address() {
     assert_eq!(bench.call("k").await.unwrap().server, address("b"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(bench.router.topology.master_of(Slot::of("m")), Some(address("b")));
-    assert_eq!(bench.router.runtime().health().failure(), None);
+    assert_eq!(bench.router.runtime.health().failure(), None);
 }

@@ -130,7 +130,7 @@ async fn each_end_of_a_subscription_is_counted_once() {
             .map(|outcome| subscriptions(&recorder, outcome))
     };
 
-    bench.router.subscriptions().subscribe(Slot::of(CHANNEL), channel());
+    bench.router.subscriptions.subscribe(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [1.0, 0.0, 0.0, 0.0]);
     bench.fakes.notify("a", PubSubEvent::Unsubscribed { channel: channel() });
@@ -139,11 +139,11 @@ async fn each_end_of_a_subscription_is_counted_once() {
     bench.fakes.break_connections("a");
     settled().await;
     assert_eq!(seen(), [3.0, 0.0, 2.0, 0.0], "the connection was lost");
-    bench.router.subscriptions().unsubscribe(Slot::of(CHANNEL));
+    bench.router.subscriptions.unsubscribe(Slot::of(CHANNEL));
     settled().await;
     assert_eq!(seen(), [3.0, 1.0, 2.0, 0.0]);
     bench.fakes.on_subscribe("a", [crate::backend::fake::SubscribeReply::Refuse("ERR not now")]);
-    bench.router.subscriptions().subscribe(Slot::of(CHANNEL), channel());
+    bench.router.subscriptions.subscribe(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [4.0, 1.0, 2.0, 1.0], "refused, and joined later");
     bench.router.close();

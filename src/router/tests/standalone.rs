@@ -6,7 +6,7 @@ use crate::backend::fake::slots;
 use crate::router::address_translation::AddressTranslator;
 use crate::router::cluster::cluster_slots;
 use crate::router::cluster::membership::Membership;
-use crate::router::cluster::node_view::{NodeView, ReportedTopology};
+use crate::router::cluster::node_view::{ClusterView, NodeView, ReportedTopology};
 use crate::router::connections::limits::ConnectionLimits;
 use crate::router::connections::server_info::ServerProcess;
 use crate::router::connections::unexpected_server::UnexpectedServer;
@@ -247,7 +247,10 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
     let map = map.unwrap().map;
     let (epoch, serves) = (Some(1), Some(true));
     for (events, stranger) in [
-        (ReportedTopology::Cluster { map, epoch, serves }, UnexpectedServer::Standalone),
+        (
+            ReportedTopology::Cluster(ClusterView { map, epoch, serves }),
+            UnexpectedServer::Standalone,
+        ),
         (told("another"), UnexpectedServer::OtherServer),
     ] {
         let membership = Membership::new(AddressTranslator(None), LIMITS, None);

@@ -40,7 +40,7 @@ async fn joined() -> (Bench, mpsc::UnboundedReceiver<SubscriptionEvent>) {
     bench.call("k").await.unwrap();
     bench.call("x").await.unwrap();
     let mut events = events(&bench);
-    bench.router.subscriptions().subscribe(slot(), channel());
+    bench.router.subscriptions.subscribe(slot(), channel());
     settled().await;
     assert_eq!(looks(&mut events), 1);
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"));
@@ -50,7 +50,7 @@ async fn joined() -> (Bench, mpsc::UnboundedReceiver<SubscriptionEvent>) {
 }
 
 fn at(bench: &Bench) -> Option<String> {
-    bench.router.subscriptions().subscribed_server(slot())
+    bench.router.subscriptions.subscribed_server(slot())
 }
 
 fn joins(bench: &Bench, host: &str) -> usize {
@@ -60,14 +60,14 @@ fn joins(bench: &Bench, host: &str) -> usize {
 /// All events from here on.
 fn events(bench: &Bench) -> mpsc::UnboundedReceiver<SubscriptionEvent> {
     let (tell, events) = mpsc::unbounded_channel();
-    bench.router.subscriptions().set_listener(Box::new(move |event| drop(tell.send(event))));
+    bench.router.subscriptions.set_listener(Box::new(move |event| drop(tell.send(event))));
     events
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
     let (bench, mut events) = joined().await;
-    bench.router.subscriptions().unsubscribe(slot());
+    bench.router.subscriptions.unsubscribe(slot());
     settled().await;
     assert_eq!(bench.fakes.count("a", "SUNSUBSCRIBE"), 1);
     assert_eq!(at(&bench), None);
@@ -75,7 +75,7 @@ async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
     assert_eq!(bench.fakes.subscribers("a"), 1);
     tokio::time::sleep(Duration::from_secs(35)).await;
     assert_eq!(bench.fakes.subscribers("a"), 0);
-    bench.router.subscriptions().subscribe(slot(), channel());
+    bench.router.subscriptions.subscribe(slot(), channel());
     settled().await;
     assert_eq!(looks(&mut events), 1);
 }
@@ -83,7 +83,7 @@ async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
 #[tokio::test(start_paused = true)]
 async fn want_of_another_channel_of_the_slot_replaces_the_first() {
     let (bench, mut events) = joined().await;
-    bench.router.subscriptions().subscribe(slot(), "{k}other".into());
+    bench.router.subscriptions.subscribe(slot(), "{k}other".into());
     settled().await;
     assert_eq!(bench.fakes.log("a"), ["SUNSUBSCRIBE {k}news", "SSUBSCRIBE {k}other"]);
     assert_eq!(looks(&mut events), 1);
@@ -171,10 +171,10 @@ async fn a_server_without_shard_subscriptions_is_left_in_peace() {
         "ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ",
     );
     bench.fakes.on_subscribe("a", [unknown]);
-    bench.router.subscriptions().subscribe(slot(), channel());
+    bench.router.subscriptions.subscribe(slot(), channel());
     settled().await;
     // Nor is it tried for other channels.
-    bench.router.subscriptions().subscribe(Slot::of("x"), "{x}news".into());
+    bench.router.subscriptions.subscribe(Slot::of("x"), "{x}news".into());
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(joins(&bench, "a"), 1);
     assert_eq!(looks(&mut events), 0);
@@ -196,7 +196,7 @@ async fn ssubscribe_is_retried_after_an_error_or_no_reply() {
             SubscribeReply::Refuse("LOADING x"),
         ],
     );
-    bench.router.subscriptions().subscribe(slot(), channel());
+    bench.router.subscriptions.subscribe(slot(), channel());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(joins(&bench, "a"), 4);
     assert_eq!(looks(&mut events), 1);
@@ -251,7 +251,7 @@ async fn many_wanted(count: usize) -> (Bench, Vec<(Slot, Bytes)>) {
     bench.fakes.hold_subscribes("a");
     let channels = channels(count);
     for (slot, channel) in &channels {
-        bench.router.subscriptions().subscribe(*slot, channel.clone());
+        bench.router.subscriptions.subscribe(*slot, channel.clone());
     }
     settled().await;
     (bench, channels)
@@ -271,7 +271,7 @@ async fn many_joins_go_out_in_a_window_and_once() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(joins(&bench, "a"), 300, "each of them once");
     for (slot, _) in channels {
-        assert!(bench.router.subscriptions().subscribed_server(slot).is_some());
+        assert!(bench.router.subscriptions.subscribed_server(slot).is_some());
     }
     assert_eq!(bench.fakes.dials("a"), 2);
 }
@@ -282,7 +282,7 @@ async fn joined_at_names_no_server_to_which_no_commands_go() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.fakes.set_run_id("a", "another-server");
-    bench.router.subscriptions().subscribe(slot(), channel());
+    bench.router.subscriptions.subscribe(slot(), channel());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((at(&bench), joins(&bench, "a")), (None, 0));
     // Now they go there, too.
@@ -296,7 +296,7 @@ async fn joined_at_names_no_server_to_which_no_commands_go() {
 async fn at_a_server_without_a_name_nobody_is_known_to_be_joined() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.set_run_id("a", "");
-    bench.router.subscriptions().subscribe(slot(), channel());
+    bench.router.subscriptions.subscribe(slot(), channel());
     settled().await;
     assert_eq!(joins(&bench, "a"), 1);
     assert_eq!(at(&bench), None);
@@ -311,7 +311,7 @@ async fn joined_by_name(hosts: &[&str]) -> Bench {
     }
     fakes.set_name("both", hosts);
     let bench = Bench::of(fakes, &["both"]).await;
-    bench.router.subscriptions().subscribe(slot(), channel());
+    bench.router.subscriptions.subscribe(slot(), channel());
     settled().await;
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"));
     bench

@@ -274,7 +274,8 @@ async fn call_without_a_reply_names_no_failed_dial() {
 /// The error of a call of a request that is given up after this time.
 async fn given_up(bench: &Bench, key: &str, after: Duration) -> CallError {
     let (gate, call) = (SendGate::default(), call(key));
-    let calling = bench.router.call_gated(&call, Confirmation::default(), bench.within(5), &gate);
+    let calling =
+        bench.router.call_with(&call, Confirmation::default(), bench.within(5), Some(&gate));
     let giving_up = async {
         tokio::time::sleep(after).await;
         assert!(gate.close());

@@ -11,7 +11,7 @@ fn reply_as_text_and_as_list_are_the_same() {
     for reply in [RespValue::String("lock 1700 1 5".into()), RespValue::Array(list.into())] {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply).unwrap();
         assert_eq!(envelope, Envelope { server_now: 1700, has_more_work: true });
-        assert_eq!(status.as_bytes(), b"lock");
+        assert_eq!(*status, *b"lock");
         assert!(!rest.is_empty());
         assert_eq!(rest.number().unwrap(), 5);
         assert!(rest.is_empty());

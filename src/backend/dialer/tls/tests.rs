@@ -23,7 +23,9 @@ fn certificates_are_read_once_and_sessions_kept_by_server() {
 
 #[test]
 fn is_final_for_tls_certificate_version_or_protocol_error_is_true() {
-    use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+    use rustls::{
+        AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved,
+    };
     for error in [
         Error::InvalidCertificate(CertificateError::Expired),
         Error::InvalidMessage(InvalidMessage::InvalidContentType),

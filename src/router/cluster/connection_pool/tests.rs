@@ -25,10 +25,10 @@ fn pool_of(connector: Arc<dyn Connector>, clock: Arc<TestClock>) -> Arc<Connecti
 async fn dial_failure_is_that_of_the_last_dial() {
     let (fakes, at) = (FakeCluster::new(&[(0, 16383, "a")]), address("a"));
     let pool = pool_of(Arc::new(fakes.clone()), TestClock::start());
-    pool.connect(&at).await.unwrap();
+    pool.connect(&at, false).await.unwrap();
     fakes.break_connections("a");
     fakes.set_dial_behavior("a", DialBehavior::Refuse);
-    let failure = pool.connect_or_wait(&at).await.map(drop).unwrap_err();
+    let failure = pool.connect(&at, true).await.map(drop).unwrap_err();
     let known = pool.dial_failure(&at).map(|failure| failure.to_string());
     assert_eq!(known, Some(failure.to_string()));
 }

@@ -4,6 +4,7 @@ use rwlease_core::resp::RespValue;
 
 use super::*;
 use crate::backend::fake::{address, text};
+use crate::router::cluster::node_view::ClusterView;
 use crate::router::cluster::node_view::fixture::{AFTER, BEFORE, all_on, alone, map_in, view};
 
 /// A view of one of two clusters, both at epoch 1.
@@ -72,7 +73,7 @@ fn deployment_with_cluster_node_without_id_contradicts_no_seed() {
     let unnamed = |host: &str| RespValue::Array(vec![text(host), RespValue::Int(1)]);
     let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), unnamed("x")]);
     let (map, epoch, serves) = (map_in(&RespValue::Array(vec![all]), "x"), Some(1), Some(true));
-    let topology = ReportedTopology::Cluster { map, epoch, serves };
+    let topology = ReportedTopology::Cluster(ClusterView { map, epoch, serves });
     let unnamed = NodeView { node: address("x"), topology };
     let views = [of_cluster("a", &BEFORE), unnamed];
     assert!(matches!(judged(&views, &["a", "x"]), Judged::One(views, _) if views.len() == 2));

@@ -6,15 +6,15 @@ use crate::router::cluster::node_view::fixture::{AFTER, BEFORE, all_on, alone, v
 
 /// A view of a node that does not serve.
 fn down(view: NodeView) -> NodeView {
-    let ReportedTopology::Cluster { map, epoch, .. } = view.topology else { panic!() };
-    let topology = ReportedTopology::Cluster { map, epoch, serves: Some(false) };
+    let ReportedTopology::Cluster(ClusterView { map, epoch, .. }) = view.topology else { panic!() };
+    let topology = ReportedTopology::Cluster(ClusterView { map, epoch, serves: Some(false) });
     NodeView { topology, ..view }
 }
 
 /// A view without epoch and state.
 fn silent(view: NodeView) -> NodeView {
-    let ReportedTopology::Cluster { map, .. } = view.topology else { panic!() };
-    let topology = ReportedTopology::Cluster { map, epoch: None, serves: None };
+    let ReportedTopology::Cluster(ClusterView { map, .. }) = view.topology else { panic!() };
+    let topology = ReportedTopology::Cluster(ClusterView { map, epoch: None, serves: None });
     NodeView { topology, ..view }
 }
 

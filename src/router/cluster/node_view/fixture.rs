@@ -5,7 +5,7 @@ use rwlease_core::resp::RespValue;
 use crate::backend::fake::{address, all_slots_of, slots};
 use crate::router::address_translation::AddressTranslator;
 use crate::router::cluster::cluster_slots;
-use crate::router::cluster::node_view::{NodeView, ReportedTopology};
+use crate::router::cluster::node_view::{ClusterView, NodeView, ReportedTopology};
 use crate::router::cluster::slot_map::SlotMap;
 use crate::router::connections::server_info::ServerProcess;
 
@@ -25,14 +25,15 @@ pub(crate) fn map_in(reply: &RespValue, asked: &str) -> SlotMap {
 
 pub(crate) fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> NodeView {
     let (map, epoch, serves) = (map(ranges), Some(epoch), Some(true));
-    let topology = ReportedTopology::Cluster { map, epoch, serves };
+    let topology = ReportedTopology::Cluster(ClusterView { map, epoch, serves });
     NodeView { node: address(node), topology }
 }
 
 /// A view in which all slots are on a node with this id.
 pub(crate) fn all_on(node: &str, host: &str, id: &str, epoch: u64) -> NodeView {
     let map = map_in(&all_slots_of(host, id), node);
-    let topology = ReportedTopology::Cluster { map, epoch: Some(epoch), serves: Some(true) };
+    let topology =
+        ReportedTopology::Cluster(ClusterView { map, epoch: Some(epoch), serves: Some(true) });
     NodeView { node: address(node), topology }
 }
 

@@ -1,10 +1,5 @@
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::*;
 use crate::backend::fake::{FakeCluster, TestClock, address};
-use crate::router::connections::limits::ConnectionLimits;
-use crate::router::connections::server_connection::ServerConnection;
 
 const LIMIT: Duration = Duration::from_secs(1);
 const LIMITS: ConnectionLimits =
@@ -16,9 +11,9 @@ async fn a_connection_serves_for_one_tenure() {
     let (fakes, at) = (FakeCluster::new(&[(0, 16383, "a")]), address("a"));
     let opening = ServerConnection::open(&fakes, TestClock::start(), &at, None, LIMITS);
     let connection = opening.await.unwrap();
-    let term = Arc::<MasterTerm>::default();
-    connection.bind_to_term(term.clone());
+    let has_ended = Arc::<AtomicBool>::default();
+    connection.bind_to_term(has_ended.clone());
     assert!(connection.is_usable());
-    term.end();
+    has_ended.store(true, Ordering::Release);
     assert!(!connection.is_usable());
 }
