@@ -90,13 +90,8 @@ pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
 pub(crate) fn acquire_span(lock: &LockKey, mode: LockMode) -> Span {
     let mode = mode_label(mode);
     debug_span!(
-        "rwlease.acquire",
-        lock = %lock.name,
-        slot = %lock.slot,
-        mode,
-        server = Empty,
-        outcome = Empty,
-        seconds = Empty,
+        "rwlease.acquire", lock = %lock.name, slot = %lock.slot, mode, server = Empty,
+        outcome = Empty, seconds = Empty,
     )
 }
 
@@ -110,10 +105,7 @@ pub(crate) fn record_outcome(span: &Span, mode: LockMode, outcome: &'static str,
     span.record("outcome", outcome);
     span.record("seconds", took.as_secs_f64());
     record_duration_labeled!("rwlease_acquire_seconds", took, "mode" => mode_label(mode), "outcome" => outcome, [
-        ("read", "granted"),
-        ("write", "granted"),
-        ("read", "busy"),
-        ("write", "busy"),
+        ("read", "granted"), ("write", "granted"), ("read", "busy"), ("write", "busy"),
     ]);
 }
 
@@ -127,13 +119,7 @@ pub(crate) fn emit_unanswered(
     let (mode, seconds) = (mode_label(mode), silence.as_secs_f64());
     let error = failure.map(|failure| display(ErrorChain(failure)));
     lock_event!(
-        warn,
-        lock,
-        name: "rwlease.unanswered",
-        mode,
-        seconds,
-        error,
-        "request has no reply yet",
+        warn, lock, name: "rwlease.unanswered", mode, seconds, error, "request has no reply yet",
     );
 }
 
@@ -141,13 +127,7 @@ pub(crate) fn emit_unanswered(
 fn emit_queued(lock: &LockKey, mode: LockMode, server: &Address, ahead: u64) {
     let mode = mode_label(mode);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.wait",
-        mode,
-        %server,
-        ahead,
-        outcome = "queued",
+        debug, lock, name: "rwlease.wait", mode, %server, ahead, outcome = "queued",
         "waiting in the queue",
     );
 }
@@ -156,13 +136,7 @@ fn emit_queued(lock: &LockKey, mode: LockMode, server: &Address, ahead: u64) {
 pub(crate) fn record_wait(lock: &LockKey, mode: LockMode, outcome: &'static str, took: Duration) {
     let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.wait",
-        mode,
-        outcome,
-        seconds,
-        "wait in the queue ended",
+        debug, lock, name: "rwlease.wait", mode, outcome, seconds, "wait in the queue ended",
     );
     record_duration!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
 }
@@ -183,16 +157,8 @@ pub(crate) fn record_grant(
         GrantSource::Push => "push",
     };
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.grant",
-        mode,
-        %server,
-        token,
-        outcome = "granted",
-        source,
-        seconds = took().as_secs_f64(),
-        "lock granted",
+        debug, lock, name: "rwlease.grant", mode, %server, token, outcome = "granted", source,
+        seconds = took().as_secs_f64(), "lock granted",
     );
     if waited {
         count_event!("rwlease_handoffs_total", "mode" => mode, "source" => source);
@@ -203,12 +169,7 @@ pub(crate) fn record_grant(
 fn emit_grant_expired(lock: &LockKey, mode: LockMode, server: &Address) {
     let mode = mode_label(mode);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.grant",
-        mode,
-        %server,
-        outcome = "late",
+        debug, lock, name: "rwlease.grant", mode, %server, outcome = "late",
         "grant arrived after its lease had ended",
     );
 }
@@ -244,13 +205,7 @@ fn record_renewal(
 fn emit_renewal_failed(lock: &LockKey, mode: LockMode, error: &str) {
     let mode = mode_label(mode);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.renew",
-        mode,
-        outcome = "failed",
-        error,
-        "renewal failed",
+        debug, lock, name: "rwlease.renew", mode, outcome = "failed", error, "renewal failed",
     );
     count_event!("rwlease_renewals_total", "outcome" => "failed");
 }
@@ -259,12 +214,7 @@ fn emit_renewal_failed(lock: &LockKey, mode: LockMode, error: &str) {
 fn record_risk(lock: &LockKey, mode: LockMode, token: u64, left: Duration) {
     let (mode, seconds_left) = (mode_label(mode), left.as_secs_f64());
     lock_event!(
-        warn,
-        lock,
-        name: "rwlease.at_risk",
-        mode,
-        token,
-        seconds_left,
+        warn, lock, name: "rwlease.at_risk", mode, token, seconds_left,
         "lease at risk: it is not being renewed",
     );
     count_event!("rwlease_leases_at_risk_total", "mode" => mode);
@@ -274,14 +224,8 @@ fn record_risk(lock: &LockKey, mode: LockMode, token: u64, left: Duration) {
 pub(crate) fn record_loss(loss: &LeaseLoss, reason: &'static str) {
     let (mode, seconds) = (mode_label(loss.mode), loss.held_for.as_secs_f64());
     warn!(
-        name: "rwlease.lost",
-        lock = %loss.lock,
-        slot = %loss.slot,
-        mode,
-        token = loss.fencing_token.map_or(0, u64::from),
-        reason,
-        seconds,
-        "lease lost",
+        name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, mode,
+        token = loss.fencing_token.map_or(0, u64::from), reason, seconds, "lease lost",
     );
     count_event!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason);
     record_hold(loss.mode, "lost", loss.held_for);
@@ -290,25 +234,16 @@ pub(crate) fn record_loss(loss: &LeaseLoss, reason: &'static str) {
 /// The listener for losses panicked.
 pub(crate) fn emit_listener_panicked(loss: &LeaseLoss, error: &str) {
     error!(
-        name: "rwlease.callback",
-        callback = "on_lease_lost",
-        lock = %loss.lock,
-        slot = %loss.slot,
-        outcome = "panicked",
-        error,
-        "callback panicked",
+        name: "rwlease.callback", callback = "on_lease_lost", lock = %loss.lock, slot = %loss.slot,
+        outcome = "panicked", error, "callback panicked",
     );
 }
 
 /// The listener for losses is too far behind and is not called for this loss.
 pub(crate) fn loss_unreported(loss: &LeaseLoss) {
     error!(
-        name: "rwlease.callback",
-        callback = "on_lease_lost",
-        lock = %loss.lock,
-        slot = %loss.slot,
-        outcome = "behind",
-        "callback not called: it is too far behind",
+        name: "rwlease.callback", callback = "on_lease_lost", lock = %loss.lock, slot = %loss.slot,
+        outcome = "behind", "callback not called: it is too far behind",
     );
 }
 
@@ -317,20 +252,14 @@ pub(crate) fn client_failed(client: &ClientId, failure: &ClientFailure) {
     match failure {
         ClientFailure::TaskPanicked { task, message } => {
             error!(
-                name: "rwlease.client",
-                %client,
-                task,
-                outcome = "panicked",
-                error = message.as_str(),
-                "client failed: one of its tasks panicked",
+                name: "rwlease.client", %client, task, outcome = "panicked",
+                error = message.as_str(), "client failed: one of its tasks panicked",
             );
         }
         // At the end of a program this is usual.
         ClientFailure::RuntimeEnded => {
             debug!(
-                name: "rwlease.client",
-                %client,
-                outcome = "runtime_ended",
+                name: "rwlease.client", %client, outcome = "runtime_ended",
                 "client ended with its runtime",
             );
         }
@@ -360,24 +289,15 @@ pub(crate) fn emit_client_record(client: &ClientId, info: &ClientInfo, failure: 
         Some(_) => ("not_written", "record of the client not written"),
     };
     debug!(
-        name: "rwlease.client_record",
-        %client,
-        label,
-        host,
-        pid,
-        outcome,
-        error = failure.map(display),
-        "{message}",
+        name: "rwlease.client_record", %client, label, host, pid, outcome,
+        error = failure.map(display), "{message}",
     );
 }
 
 /// A query could not read the record of a client.
 pub(crate) fn emit_record_unread(client: &ClientId, error: &Error) {
     debug!(
-        name: "rwlease.client_record",
-        %client,
-        outcome = "not_read",
-        %error,
+        name: "rwlease.client_record", %client, outcome = "not_read", %error,
         "record of a client not read",
     );
 }
@@ -385,10 +305,7 @@ pub(crate) fn emit_record_unread(client: &ClientId, error: &Error) {
 /// A hold has ended.
 pub(crate) fn record_hold(mode: LockMode, outcome: &'static str, took: Duration) {
     record_duration_labeled!("rwlease_hold_seconds", took, "mode" => mode_label(mode), "outcome" => outcome, [
-        ("read", "released"),
-        ("write", "released"),
-        ("read", "dropped"),
-        ("write", "dropped"),
+        ("read", "released"), ("write", "released"), ("read", "dropped"), ("write", "dropped"),
     ]);
 }
 
@@ -407,12 +324,7 @@ fn record_release(lock: &LockKey, server: &Address, ended: &ReleaseReply, took: 
     let seconds = took.as_secs_f64();
     lock_event!(debug, lock, name: "rwlease.release", %server, outcome, seconds, "{message}");
     count_labeled!("rwlease_releases_total", "outcome" => outcome, [
-        "released",
-        "kept",
-        "left_queue",
-        "force_released",
-        "not_found",
-        "upgrade_granted",
+        "released", "kept", "left_queue", "force_released", "not_found", "upgrade_granted",
     ]);
 }
 
@@ -427,11 +339,7 @@ pub(crate) fn emit_release_failed(lock: &str, slot: Slot, error: &Error) {
 fn emit_change_rejected(lock: &LockKey, error: &Error) {
     let error = ErrorChain(error);
     lock_event!(
-        warn,
-        lock,
-        name: "rwlease.lease_change",
-        outcome = "rejected",
-        %error,
+        warn, lock, name: "rwlease.lease_change", outcome = "rejected", %error,
         "change of the lease rejected",
     );
 }

@@ -144,18 +144,8 @@ pub(crate) fn record_dial(
 pub(crate) fn record_attempt(slot: Slot, server: &Address, outcome: &'static str) {
     trace!(name: "rwlease.attempt", %slot, %server, outcome, "attempt of a call ended");
     count_labeled!("rwlease_attempts_total", "outcome" => outcome, [
-        "replied",
-        "delifeq_miss",
-        "moved",
-        "ask",
-        "noscript",
-        "retryable",
-        "rejected",
-        "malformed",
-        "not_connected",
-        "not_sent",
-        "no_reply",
-        "connection_lost",
+        "replied", "delifeq_miss", "moved", "ask", "noscript", "retryable", "rejected", "malformed",
+        "not_connected", "not_sent", "no_reply", "connection_lost",
     ]);
 }
 
@@ -229,11 +219,7 @@ pub(crate) fn record_subscription_lost(server: &Address, slot: Slot) {
 /// The server rejected a subscription.
 pub(crate) fn record_subscribe_rejected(server: &Address, slot: Slot, error: &dyn Display) {
     debug!(
-        name: "rwlease.subscribe",
-        %slot,
-        %server,
-        outcome = "rejected",
-        %error,
+        name: "rwlease.subscribe", %slot, %server, outcome = "rejected", %error,
         "subscription rejected",
     );
     count_event!("rwlease_subscriptions_total", "outcome" => "rejected");
@@ -242,10 +228,7 @@ pub(crate) fn record_subscribe_rejected(server: &Address, slot: Slot, error: &dy
 /// A connection that carries subscriptions broke.
 pub(crate) fn emit_subscription_connection_lost(server: &Address, error: &dyn Display) {
     debug!(
-        name: "rwlease.subscribe",
-        %server,
-        outcome = "failed",
-        %error,
+        name: "rwlease.subscribe", %server, outcome = "failed", %error,
         "connection for subscriptions failed",
     );
 }

@@ -90,12 +90,7 @@ pub(super) fn record_uncached_try() {
 
 fn record_uncached_reason(reason: &'static str) {
     count_labeled!("rwlease_cache_uncached_total", "reason" => reason, [
-        "not_reused",
-        "recalled_early",
-        "not_subscribed",
-        "cache_full",
-        "acquire_failed",
-        "try",
+        "not_reused", "recalled_early", "not_subscribed", "cache_full", "acquire_failed", "try",
     ]);
 }
 
@@ -108,9 +103,7 @@ pub(crate) fn record_local_timeout(mode: LockMode, kind: ErrorKind, took: Durati
 /// (`tokens`), or a recall may have been lost (`resync`).
 pub(super) fn record_keepalive(reason: &'static str) {
     count_labeled!("rwlease_cache_keepalives_total", "reason" => reason, [
-        "interval",
-        "tokens",
-        "resync",
+        "interval", "tokens", "resync",
     ]);
 }
 
@@ -119,12 +112,7 @@ pub(super) fn record_recall(lock: &LockKey, wanted: LockMode, pushed: bool, with
     let source = if pushed { "push" } else { "reply" };
     let mode = mode_label(wanted);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.recall",
-        mode,
-        outcome = "recalled",
-        source,
+        debug, lock, name: "rwlease.recall", mode, outcome = "recalled", source,
         "cached lease recalled",
     );
     count_event!("rwlease_cache_recalls_total", "mode" => mode, "source" => source);
@@ -144,11 +132,7 @@ pub(super) fn record_recall_done(lock: &LockKey, released: bool, took: Duration)
 pub(super) fn record_penalty(lock: &LockKey, served: u32, time: Duration) {
     let seconds = time.as_secs_f64();
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.cache_penalty",
-        served,
-        seconds,
+        debug, lock, name: "rwlease.cache_penalty", served, seconds,
         "lock not cached for a while after an early recall",
     );
     record_duration!("rwlease_cache_penalty_seconds", time);
