@@ -33,6 +33,21 @@ macro_rules! lock_event {
     };
 }
 
+/// Describes metrics to exporters that show descriptions. Histograms are of durations.
+#[cfg(feature = "metrics")]
+macro_rules! describe_metrics {
+    (@ counter $name:literal $text:literal) => { ::metrics::describe_counter!($name, $text) };
+    (@ gauge $name:literal $text:literal) => { ::metrics::describe_gauge!($name, $text) };
+    (@ histogram $name:literal $text:literal) => {
+        ::metrics::describe_histogram!($name, ::metrics::Unit::Seconds, $text)
+    };
+    ($($kind:ident $name:literal $text:literal;)+) => {
+        $($crate::telemetry::describe_metrics!(@ $kind $name $text);)+
+    };
+}
+#[cfg(feature = "metrics")]
+pub(crate) use describe_metrics;
+
 /// Adds one to a counter.
 macro_rules! count_event {
     ($name:literal $(, $label:literal => $value:expr)*) => {{

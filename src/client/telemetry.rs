@@ -22,44 +22,33 @@ pub(crate) fn describe() {
     crate::router::telemetry::describe();
     #[cfg(feature = "metrics")]
     {
-        use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+        use metrics::counter;
 
-        describe_histogram!(
-            "rwlease_acquire_seconds",
-            Unit::Seconds,
-            "Requests for a lock, from the call to its outcome"
-        );
-        describe_histogram!("rwlease_wait_seconds", Unit::Seconds, "Time in a lock's queue");
-        describe_counter!("rwlease_handoffs_total", "Grants to requests that waited");
-        describe_histogram!(
-            "rwlease_hold_seconds",
-            Unit::Seconds,
-            "Holds, from the grant to their end"
-        );
-        describe_counter!("rwlease_renewals_total", "Renewals of leases");
-        describe_histogram!(
-            "rwlease_renewal_seconds",
-            Unit::Seconds,
-            "Round trips of renewals that were answered"
-        );
-        describe_counter!("rwlease_leases_at_risk_total", "Leases that came to be at risk");
-        describe_counter!("rwlease_lease_losses_total", "Leases that were lost");
+        crate::telemetry::describe_metrics! {
+            histogram "rwlease_acquire_seconds" "Requests for a lock, from the call to its outcome";
+            histogram "rwlease_wait_seconds" "Time in a lock's queue";
+            counter "rwlease_handoffs_total" "Grants to requests that waited";
+            histogram "rwlease_hold_seconds" "Holds, from the grant to their end";
+            counter "rwlease_renewals_total" "Renewals of leases";
+            histogram "rwlease_renewal_seconds" "Round trips of renewals that were answered";
+            counter "rwlease_leases_at_risk_total" "Leases that came to be at risk";
+            counter "rwlease_lease_losses_total" "Leases that were lost";
+            counter "rwlease_releases_total" "Releases";
+            counter "rwlease_pushes_total" "Grants that came by push";
+            gauge "rwlease_clients" "Clients of this process: 1 until the client ends";
+        }
         // A rate counts only from a series' first sample.
         for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
             for reason in ["not_held", "expired", "client_failed"] {
-                metrics::counter!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason)
+                counter!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason)
                     .increment(0);
             }
-            metrics::counter!("rwlease_leases_at_risk_total", "mode" => mode).increment(0);
+            counter!("rwlease_leases_at_risk_total", "mode" => mode).increment(0);
             for source in ["push", "reply"] {
-                metrics::counter!("rwlease_handoffs_total", "mode" => mode, "source" => source)
-                    .increment(0);
+                counter!("rwlease_handoffs_total", "mode" => mode, "source" => source).increment(0);
             }
         }
-        metrics::counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
-        describe_counter!("rwlease_releases_total", "Releases");
-        describe_counter!("rwlease_pushes_total", "Grants that came by push");
-        describe_gauge!("rwlease_clients", "Clients of this process: 1 until the client ends");
+        counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
         crate::client::cache::telemetry::describe();
     }
 }

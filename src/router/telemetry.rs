@@ -17,37 +17,28 @@ use crate::telemetry::{
 pub(crate) fn describe() {
     #[cfg(feature = "metrics")]
     {
-        use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
-
-        describe_counter!("rwlease_redirects_total", "MOVED and ASK that were followed");
-        describe_counter!("rwlease_refreshes_total", "Fetches of the slot map");
-        describe_counter!("rwlease_master_changes_total", "New masters that sentinels reported");
+        crate::telemetry::describe_metrics! {
+            counter "rwlease_redirects_total" "MOVED and ASK that were followed";
+            counter "rwlease_refreshes_total" "Fetches of the slot map";
+            counter "rwlease_master_changes_total" "New masters that sentinels reported";
+            histogram "rwlease_connect_seconds"
+                "Connections that were opened or could not be, from the dial to its outcome";
+            counter "rwlease_attempts_total" "Attempts to have a call answered by a server";
+            gauge "rwlease_commands_in_flight"
+                "Commands that were sent to a server and are waited for";
+            gauge "rwlease_commands_queued"
+                "Commands that wait in this process for their turn to be sent to a server";
+            counter "rwlease_subscriptions_total"
+                "Subscriptions that began, ended, were lost or were rejected";
+        }
         metrics::counter!("rwlease_master_changes_total").increment(0);
         metrics::counter!("rwlease_refreshes_total", "outcome" => "failed").increment(0);
         for kind in ["moved", "ask"] {
             metrics::counter!("rwlease_redirects_total", "kind" => kind).increment(0);
         }
-        describe_histogram!(
-            "rwlease_connect_seconds",
-            Unit::Seconds,
-            "Connections that were opened or could not be, from the dial to its outcome"
-        );
-        describe_counter!("rwlease_attempts_total", "Attempts to have a call answered by a server");
         for outcome in ["no_reply", "connection_lost"] {
             metrics::counter!("rwlease_attempts_total", "outcome" => outcome).increment(0);
         }
-        describe_gauge!(
-            "rwlease_commands_in_flight",
-            "Commands that were sent to a server and are waited for"
-        );
-        describe_gauge!(
-            "rwlease_commands_queued",
-            "Commands that wait in this process for their turn to be sent to a server"
-        );
-        describe_counter!(
-            "rwlease_subscriptions_total",
-            "Subscriptions that began, ended, were lost or were rejected"
-        );
         metrics::counter!("rwlease_subscriptions_total", "outcome" => "lost").increment(0);
     }
 }

@@ -17,45 +17,37 @@ const USED: &str = "used";
 /// Describes the metrics, for exporters that show descriptions.
 #[cfg(feature = "metrics")]
 pub(crate) fn describe() {
-    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+    use metrics::counter;
 
-    describe_gauge!("rwlease_cache_leases", "Leases that are cached");
-    describe_counter!("rwlease_cache_grants_total", "Grants out of cached leases, in memory");
-    describe_counter!(
-        "rwlease_cache_uncached_total",
-        "Requests for cached locks that were sent to the server"
-    );
-    describe_counter!("rwlease_cache_keepalives_total", "Keep-alives of cached leases");
-    describe_counter!("rwlease_cache_recalls_total", "Recalls that were received");
-    describe_histogram!(
-        "rwlease_cache_recall_seconds",
-        Unit::Seconds,
-        "From a recall to the end of the cached lease, or to its downgrade"
-    );
-    describe_counter!(
-        "rwlease_cache_min_holds_total",
-        "Recalls that came within the minimum hold of a lease in use"
-    );
-    describe_histogram!(
-        "rwlease_cache_penalty_seconds",
-        Unit::Seconds,
-        "For how long a lock is not cached after an early recall"
-    );
-    describe_counter!("rwlease_cache_lost_total", "Cached leases that were lost");
+    crate::telemetry::describe_metrics! {
+        gauge "rwlease_cache_leases" "Leases that are cached";
+        counter "rwlease_cache_grants_total" "Grants out of cached leases, in memory";
+        counter "rwlease_cache_uncached_total"
+            "Requests for cached locks that were sent to the server";
+        counter "rwlease_cache_keepalives_total" "Keep-alives of cached leases";
+        counter "rwlease_cache_recalls_total" "Recalls that were received";
+        histogram "rwlease_cache_recall_seconds"
+            "From a recall to the end of the cached lease, or to its downgrade";
+        counter "rwlease_cache_min_holds_total"
+            "Recalls that came within the minimum hold of a lease in use";
+        histogram "rwlease_cache_penalty_seconds"
+            "For how long a lock is not cached after an early recall";
+        counter "rwlease_cache_lost_total" "Cached leases that were lost";
+    }
     // A rate counts only from a series' first sample.
     for outcome in [IDLE, USED] {
-        metrics::counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
+        counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
     }
     for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
         for source in ["push", "reply"] {
-            metrics::counter!("rwlease_cache_recalls_total", "mode" => mode, "source" => source)
+            counter!("rwlease_cache_recalls_total", "mode" => mode, "source" => source)
                 .increment(0);
         }
     }
     for reason in [UncachedReason::NotSubscribed, UncachedReason::RecalledEarly] {
-        metrics::counter!("rwlease_cache_uncached_total", "reason" => reason.label()).increment(0);
+        counter!("rwlease_cache_uncached_total", "reason" => reason.label()).increment(0);
     }
-    metrics::counter!("rwlease_cache_min_holds_total").increment(0);
+    counter!("rwlease_cache_min_holds_total").increment(0);
 }
 
 /// Changes the number of cached leases.
