@@ -369,11 +369,8 @@ impl Drop for GivingUp<'_> {
 fn random_id() -> Result<[u8; 11]> {
     let mut random = [0; 11];
     getrandom::fill(&mut random).map_err(|error| {
-        Error::new(
-            ErrorKind::Unavailable,
-            "the system returned no random bytes for the id of the client",
-        )
-        .with_source(error)
+        let message = "the system returned no random bytes for the id of the client";
+        Error::new(ErrorKind::Unavailable, message).with_source(error)
     })?;
     Ok(random)
 }
@@ -382,11 +379,7 @@ debug_fields!(|client| Client { settings: client.client.settings, .. });
 
 /// Fails outside of a tokio runtime, which the library's tasks need.
 pub(crate) fn on_tokio() -> Result<()> {
-    match tokio::runtime::Handle::try_current() {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            Err(Error::invalid("a client needs a tokio runtime; make it within one")
-                .with_source(error))
-        }
-    }
+    tokio::runtime::Handle::try_current().map(drop).map_err(|error| {
+        Error::invalid("a client needs a tokio runtime; make it within one").with_source(error)
+    })
 }

@@ -253,9 +253,7 @@ fn with_a_lock(error: Error, lock: Option<&RequestedLock>) -> Error {
 
 /// The locks in the order of their keys, without duplicates.
 fn in_order(mut named: Vec<RequestedLock>) -> Result<Vec<RequestedLock>> {
-    if named.is_empty() {
-        return Err(Error::invalid("no lock is named; name at least one"));
-    }
+    Error::ensure(!named.is_empty(), || "no lock is named; name at least one")?;
     // The sort is stable. For one key the write comes first, and stands for both.
     named.sort_by(|(one, mode), (other, other_mode)| {
         let read_last = (*mode == LockMode::Read).cmp(&(*other_mode == LockMode::Read));

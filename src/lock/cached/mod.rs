@@ -70,13 +70,13 @@ pub struct CachedRwLock {
 impl CachedRwLock {
     pub(crate) fn new(lock: &RwLock) -> Result<CachedRwLock> {
         let RwLock { client, lock } = lock;
-        if client.settings.lease < MIN_CACHED_LEASE {
-            let lease = client.settings.lease;
-            let message = format!(
+        let lease = client.settings.lease;
+        Error::ensure(lease >= MIN_CACHED_LEASE, || {
+            format!(
                 "the lease of a cached lock must be at least {MIN_CACHED_LEASE:?}, not {lease:?}"
-            );
-            return Err(lock.add_context(Error::invalid(message)));
-        }
+            )
+        })
+        .map_err(|error| lock.add_context(error))?;
         let entry = client.cached_lock(lock);
         entry.add_handle();
         Ok(CachedRwLock { client: client.clone(), entry })

@@ -196,10 +196,7 @@ impl Semaphore {
 }
 
 fn check_limit(limit: u32) -> Result<()> {
-    match limit {
-        0 => Err(Error::invalid("the limit of a semaphore must be at least 1, not 0")),
-        _ => Ok(()),
-    }
+    Error::ensure(limit > 0, || "the limit of a semaphore must be at least 1, not 0")
 }
 
 debug_fields!(|semaphore| Semaphore {
