@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use rwlease_core::slot::Slot;
-
 use crate::client::ClientHandle;
 use crate::error::Result;
 use crate::lock::guard::MutexGuard;
@@ -66,15 +64,7 @@ impl Mutex {
         &self.lock
     }
 
-    /// Returns the name of the mutex, as given.
-    pub fn name(&self) -> &str {
-        self.lock.name()
-    }
-
-    /// Returns the slot of the key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot()
-    }
+    name_and_slot!("mutex", lock.lock);
 }
 
 debug_fields!(|mutex| Mutex { name: mutex.name(), slot: mutex.slot(), .. });

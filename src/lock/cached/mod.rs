@@ -6,8 +6,6 @@ pub(crate) mod request;
 
 use std::sync::Arc;
 
-use rwlease_core::slot::Slot;
-
 use crate::client::ClientHandle;
 use crate::client::cache::{CacheStatus, CachedLock, MIN_CACHED_LEASE};
 use crate::error::{AddContext, Error, Result};
@@ -117,15 +115,7 @@ impl CachedRwLock {
         self.entry.status()
     }
 
-    /// Returns the lock's name, as given.
-    pub fn name(&self) -> &str {
-        &self.entry.lock.name
-    }
-
-    /// Returns the slot of the lock's key.
-    pub fn slot(&self) -> Slot {
-        self.entry.lock.slot
-    }
+    name_and_slot!("lock", entry.lock);
 }
 
 impl Clone for CachedRwLock {

@@ -11,7 +11,6 @@ use rwlease_core::protocol::{
     Confirmation, Doubt, LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest,
     parse_reply,
 };
-use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
 use crate::error::{AddContext, Error, ErrorKind, Result};
@@ -150,15 +149,7 @@ impl Semaphore {
         self.limit
     }
 
-    /// Returns the semaphore's name, as given.
-    pub fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    /// Returns the slot of the semaphore's key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot
-    }
+    name_and_slot!("semaphore", lock);
 
     /// The limit that prevented the exchange, if one did. Returns when the server can carry out no
     /// attempt of it, unless its clock was set back: a late one could undo a later change of the
