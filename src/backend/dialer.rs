@@ -207,12 +207,6 @@ impl From<io::Error> for ConnectionError {
     }
 }
 
-impl ConnectionError {
-    fn with_source(self, source: impl StdError + Send + Sync + 'static) -> ConnectionError {
-        ConnectionError { source: Some(Arc::new(source)), ..self }
-    }
-}
-
 /// Returns true if the other side ended the connection.
 pub(super) fn is_disconnect(error: &(dyn StdError + 'static)) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};

@@ -107,6 +107,10 @@ impl ConnectionError {
         }
     }
 
+    pub(crate) fn with_source(self, source: impl StdError + Send + Sync + 'static) -> Self {
+        ConnectionError { source: Some(Arc::new(source)), ..self }
+    }
+
     /// Displays the failure and its sources.
     pub(crate) fn chain(&self) -> ErrorChain<'_> {
         ErrorChain(self)

@@ -119,10 +119,7 @@ impl Drop for RunningLookup {
 }
 
 fn unresolved(error: io::Error) -> ConnectionError {
-    ConnectionError {
-        source: Some(Arc::new(error)),
-        ..ConnectionError::not_sent("the host name does not resolve")
-    }
+    ConnectionError::not_sent("the host name does not resolve").with_source(error)
 }
 
 #[cfg(test)]
