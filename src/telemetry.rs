@@ -71,7 +71,6 @@ macro_rules! count_labeled {
     }};
 }
 
-/// A gauge of one server.
 macro_rules! server_gauge {
     ($name:literal, $server:expr) => {{
         #[cfg(feature = "metrics")]
@@ -86,7 +85,6 @@ macro_rules! server_gauge {
     }};
 }
 
-/// Records a duration in a histogram.
 macro_rules! record_duration {
     ($name:literal, $time:expr $(, $label:literal => $value:expr)*) => {{
         #[cfg(feature = "metrics")]

@@ -1,5 +1,3 @@
-//! The command line.
-
 use std::ffi::OsString;
 use std::io::{Write, stdout};
 use std::path::PathBuf;

@@ -19,7 +19,6 @@ pub(crate) fn hello_refused(error: &ServerError, renews_credentials: bool) -> Co
     refused(error, message.to_owned(), permanent)
 }
 
-/// The failure to select the database.
 pub(crate) fn select_refused(error: &ServerError, database: i64) -> ConnectionError {
     let message = match error.message.contains("cluster mode") {
         true => format!("cannot select database {database}: a cluster has only database 0"),

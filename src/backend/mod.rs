@@ -226,7 +226,6 @@ pub trait Connector: Send + Sync + 'static {
         place: Option<&'a str>,
     ) -> ConnectionFuture<'a, OpenedPubSub>;
 
-    /// Whether connections use TLS.
     fn uses_tls(&self) -> bool {
         false
     }

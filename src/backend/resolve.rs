@@ -1,5 +1,3 @@
-//! Resolves host names.
-
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

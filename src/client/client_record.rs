@@ -83,7 +83,6 @@ pub(crate) struct ClientRecord(Mutex<Option<RecordTask>>);
 pub(crate) struct RecordGuard(Arc<ClientInner>);
 
 impl RecordGuard {
-    /// Starts the record.
     pub(crate) fn start(client: &Arc<ClientInner>) -> RecordGuard {
         let guard = RecordGuard(client.clone());
         let task = RecordTask::start(client);

@@ -76,7 +76,6 @@ impl ClientConfig {
         })
     }
 
-    /// The key of a lock, with the prefix of its kind.
     pub(crate) fn lock_key(&self, kind: LockKind, name: &str) -> Result<LockKey> {
         let prefix = match kind {
             LockKind::ReadWrite | LockKind::Semaphore => &self.key_prefix,

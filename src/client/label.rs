@@ -1,5 +1,3 @@
-//! The label of a client.
-
 use rwlease_core::protocol::{MAX_HOST_LEN, MAX_LABEL_LEN};
 
 use crate::error::{Error, Result};

@@ -53,7 +53,6 @@ pub(crate) fn describe() {
     }
 }
 
-/// Emits the note of a transition.
 pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
     match note {
         TelemetryEvent::Queued { mode, server, ahead } => emit_queued(lock, mode, &server, ahead),
@@ -220,7 +219,6 @@ pub(crate) fn record_loss(loss: &LeaseLoss, reason: &'static str) {
     record_hold(loss.mode, "lost", loss.held_for);
 }
 
-/// The listener for losses panicked.
 pub(crate) fn emit_listener_panicked(loss: &LeaseLoss, error: &str) {
     error!(
         name: "rwlease.callback", callback = "on_lease_lost", lock = %loss.lock, slot = %loss.slot,

@@ -1,5 +1,3 @@
-//! Accepting a lock that another client transferred.
-
 use std::future::IntoFuture;
 use std::ops::Deref;
 use std::sync::Arc;

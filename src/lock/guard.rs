@@ -1,5 +1,3 @@
-//! Guards, which release the lease.
-
 use std::ops::Deref;
 use std::time::Duration;
 

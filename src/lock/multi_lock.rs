@@ -1,5 +1,3 @@
-//! Several locks at once, all or none.
-
 use std::future::IntoFuture;
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,5 +1,3 @@
-//! The mutex: the write side of the fair lock.
-
 use std::sync::Arc;
 
 use crate::client::ClientHandle;

@@ -1,5 +1,3 @@
-//! The read/write lock.
-
 use std::sync::Arc;
 
 use rwlease_core::protocol::{LockKey, LockKind};

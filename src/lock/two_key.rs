@@ -1,5 +1,3 @@
-//! The two-key read/write lock, for use beside older fleets.
-
 use std::sync::Arc;
 use std::time::Duration;
 

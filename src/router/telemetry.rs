@@ -43,7 +43,6 @@ pub(crate) fn describe() {
     }
 }
 
-/// A server redirected a call.
 pub(crate) fn record_redirect(slot: Slot, kind: &'static str, server: &Address, to: &Address) {
     debug!(name: "rwlease.redirect", %slot, %server, %to, outcome = kind, "call redirected");
     count_event!("rwlease_redirects_total", "kind" => kind);
@@ -87,7 +86,6 @@ pub(crate) fn record_master_change(from: &Address, to: &Address, epoch: u64) {
     count_event!("rwlease_master_changes_total");
 }
 
-/// A sentinel is subscribed to.
 pub(crate) fn emit_sentinel_subscribed(server: &Address) {
     debug!(name: "rwlease.sentinel", %server, outcome = "subscribed", "subscribed to the sentinel");
 }
@@ -131,7 +129,6 @@ pub(crate) fn record_dial(
     record_duration!("rwlease_connect_seconds", took, "kind" => kind, "outcome" => outcome);
 }
 
-/// A call was attempted at a server.
 pub(crate) fn record_attempt(slot: Slot, server: &Address, outcome: &'static str) {
     trace!(name: "rwlease.attempt", %slot, %server, outcome, "attempt of a call ended");
     count_labeled!("rwlease_attempts_total", "outcome" => outcome, [
@@ -207,7 +204,6 @@ pub(crate) fn record_subscription_lost(server: &Address, slot: Slot) {
     count_event!("rwlease_subscriptions_total", "outcome" => "lost");
 }
 
-/// The server rejected a subscription.
 pub(crate) fn record_subscribe_rejected(server: &Address, slot: Slot, error: &dyn Display) {
     debug!(
         name: "rwlease.subscribe", %slot, %server, outcome = "rejected", %error,

@@ -55,7 +55,6 @@ pub struct AcquireState {
     pub(super) in_doubt: Option<InDoubtUntil>,
     /// Whether the server may still have an earlier upgrade, which waits or was granted.
     earlier_upgrade_open: bool,
-    /// A grant that was pushed.
     pub(super) pushed_grant: Option<PushedGrant>,
     /// When to poll.
     pub(super) poll_at: LocalInstant,
@@ -516,7 +515,6 @@ impl AcquireState {
         self.push_missed = true;
     }
 
-    /// Records a grant that was pushed.
     pub(super) fn on_pushed(&mut self, pushed: GrantPush, ctx: &Context<'_>) {
         let GrantPush { grant, server_now, received_at: received, server, clock_bounds } = pushed;
         // While a slot moves, messages from two servers can arrive out of order.

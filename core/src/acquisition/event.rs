@@ -1,5 +1,3 @@
-//! The events of an acquisition, and their effects.
-
 use std::time::Duration;
 
 use crate::acquisition::config::AcquisitionConfig;
@@ -39,7 +37,6 @@ pub enum AcquisitionEvent {
     Wake,
     /// A message may have been lost.
     PushMissed,
-    /// A grant was pushed.
     GrantPushed(Box<GrantPush>),
     /// The request has ended or was dropped. A wait or a grant that it left at the server is
     /// released.

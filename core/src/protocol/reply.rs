@@ -115,7 +115,6 @@ impl ReplyReader {
     }
 }
 
-/// Finds the next word.
 fn next_word(text: &[u8], at: &mut usize) -> Option<Range<usize>> {
     if *at == text.len() {
         return None;

@@ -33,7 +33,6 @@ pub(crate) fn from_value(value: Value) -> RespValue {
     }
 }
 
-/// The text in a value, if it has one.
 pub(super) fn text_in(value: Value) -> Option<Bytes> {
     text(value).ok()
 }
@@ -101,7 +100,6 @@ pub(super) fn is_login_rejected(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed || error.code().is_some_and(is_auth_error)
 }
 
-/// Whether it is true of the error's source.
 fn source_matches(error: &RedisError, is: impl Fn(&(dyn StdError + 'static)) -> bool) -> bool {
     // The crate keeps its source in an `Arc`, which is a separate error type.
     error.source().is_some_and(|source| {

@@ -163,7 +163,6 @@ enum LeaseAction {
     Downgrade,
     /// Close the gate.
     Close,
-    /// It is lost.
     Lost,
 }
 

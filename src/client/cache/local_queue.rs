@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 use crate::client::cache::UncachedReason;
 use crate::client::cache::lease_share::LeaseShare;
 
-/// The outcome of a local wait.
 pub(crate) enum LocalWaitOutcome {
     Granted(LeaseShare),
     /// Go on by a request to the server: for this reason, or because the lease could not be
@@ -24,7 +23,6 @@ pub(super) type GrantSender = oneshot::Sender<LocalWaitOutcome>;
 pub(super) struct LocalQueue {
     readers: VecDeque<(u64, GrantSender)>,
     writers: VecDeque<(u64, GrantSender)>,
-    /// The last ticket given.
     last_ticket: u64,
     /// Readers with this ticket or an earlier one go before the writers.
     reader_phase: u64,

@@ -1,5 +1,3 @@
-//! The settings of a client.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Cached locks: granted in memory, and recalled when another client wants them.
-
 pub(crate) mod guard;
 pub(crate) mod lease_watcher;
 pub(crate) mod request;

@@ -246,7 +246,6 @@ impl Drop for RedlockGuard {
     }
 }
 
-/// The outcome of writing a token back.
 pub(super) struct TokenWriteBack {
     pub(super) token: u64,
     /// How many members have it now.

@@ -83,7 +83,6 @@ enum ScriptForm {
     Source,
 }
 
-/// The outcome of one attempt.
 #[derive(Debug)]
 pub(crate) enum AttemptOutcome {
     /// A reply, and whether replicas and disks have the write, if they must.

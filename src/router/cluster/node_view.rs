@@ -1,5 +1,3 @@
-//! The view of the cluster that one node reports.
-
 #[cfg(test)]
 pub(crate) mod fixture;
 

@@ -64,7 +64,6 @@ impl SlotMap {
         self.masters[first.index()..=last.index()].fill(master);
     }
 
-    /// The master of the slot.
     pub(crate) fn master_of(&self, slot: Slot) -> Option<&Address> {
         self.nodes.get(usize::from(self.masters[slot.index()]))
     }

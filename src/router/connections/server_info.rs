@@ -18,7 +18,6 @@ pub(crate) enum ServerIdentity {
     Unknown,
 }
 
-/// A server process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerProcess {
     pub(crate) name: Box<str>,

@@ -1,5 +1,3 @@
-//! Why a server is not a member of the deployment.
-
 use rwlease_core::resp::Address;
 
 use crate::backend::ConnectionError;

@@ -7,7 +7,6 @@ use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntry;
 use crate::router::connections::server_info::{shorten_run_id, text};
 
-/// A sentinel's report.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelReport {
     /// The address at which the sentinel was queried.
@@ -28,7 +27,6 @@ pub(crate) struct SentinelReport {
     pub(crate) peers: Vec<SentinelPeer>,
 }
 
-/// A master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportedMaster {
     pub(crate) address: Address,
