@@ -460,7 +460,6 @@ guard! {
 
 impl ReadGuard {
     fencing_token!();
-
     release!();
 
     /// Turns the read into a write, with a new token. It waits until the other readers have
@@ -520,15 +519,12 @@ impl ReadGuard {
     }
 
     into_transfer!();
-
     let_expire!();
 }
 
 impl WriteGuard {
     fencing_token!();
-
     release!();
-
     cancel_at_least!();
 
     /// Turns the write into a read without releasing the lock in between. One round trip.
@@ -565,24 +561,18 @@ impl WriteGuard {
     }
 
     into_transfer!();
-
     let_expire!();
 }
 
 impl MutexGuard {
     fencing_token!();
-
     release!();
-
     cancel_at_least!();
-
     into_transfer!();
-
     let_expire!();
 }
 
 impl SetNxMutexGuard {
     release!();
-
     let_expire!();
 }
