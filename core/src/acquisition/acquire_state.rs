@@ -408,11 +408,9 @@ impl AcquireState {
             CallErrorKind::Overloaded
             | CallErrorKind::TimedOut(None)
             | CallErrorKind::SlotUnassigned(_)
+            | CallErrorKind::Unconnected { .. }
                 if !self.has_reply =>
             {
-                AcquireTransition::EndedClean(RequestStep::Failed(error.into()))
-            }
-            CallErrorKind::Unconnected { .. } if !self.has_reply => {
                 AcquireTransition::EndedClean(RequestStep::Failed(error.into()))
             }
             CallErrorKind::Rejected(rejection)
@@ -463,9 +461,7 @@ impl AcquireState {
     fn limit_mismatch(&self, limit: u32) -> AcquisitionError {
         let expected = match self.goal {
             AcquireKind::Permits(permits) => Some(permits.limit),
-            AcquireKind::Lock(..) | AcquireKind::Upgrade { .. } | AcquireKind::Transfer { .. } => {
-                None
-            }
+            _ => None,
         };
         AcquisitionError::LimitMismatch { limit, expected }
     }
