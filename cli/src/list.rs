@@ -1,5 +1,3 @@
-//! `rwlease list`.
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;

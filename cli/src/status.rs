@@ -1,5 +1,3 @@
-//! `rwlease status`.
-
 mod lock;
 mod semaphore;
 

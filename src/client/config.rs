@@ -1,5 +1,3 @@
-//! The settings of a client, and their checks.
-
 use std::time::Duration;
 
 use rwlease_core::acquisition::{AcquisitionConfig, LeaseOptions, PollConfig, RenewalPolicy};

@@ -1,5 +1,3 @@
-//! Events and metrics of a client's requests and leases.
-
 use std::error::Error as StdError;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! A client of one cluster. Users get all locks from it.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! The mutex of client libraries in all languages: one string key, by `SET key value NX PX`.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Events and metrics of servers and connections.
-
 use std::fmt::Display;
 use std::time::Duration;
 

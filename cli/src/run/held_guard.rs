@@ -1,5 +1,3 @@
-//! The guard of the acquired lock, or of the acquired permits.
-
 use std::time::Duration;
 
 use rwlease::guard::Guard;

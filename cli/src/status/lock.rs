@@ -1,5 +1,3 @@
-//! `rwlease status` of a read/write lock.
-
 use std::io::{self, Write};
 
 use rwlease::status::{Holder, Waiter};

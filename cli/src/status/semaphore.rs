@@ -1,5 +1,3 @@
-//! `rwlease status` of a semaphore.
-
 use std::io::{self, Write};
 
 use rwlease::status::{SemaphoreHolder, SemaphoreWaiter};

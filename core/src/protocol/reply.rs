@@ -1,5 +1,3 @@
-//! Parsing the replies of scripts.
-
 use std::ops::Range;
 
 use bytes::Bytes;

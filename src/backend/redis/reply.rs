@@ -1,5 +1,3 @@
-//! Converts values of the `redis` crate to replies.
-
 use std::error::Error as StdError;
 use std::sync::Arc;
 

@@ -1,5 +1,3 @@
-//! Events and metrics of a client's caches.
-
 use std::time::Duration;
 
 use rwlease_core::protocol::{LockKey, LockMode};

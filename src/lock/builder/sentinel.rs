@@ -1,5 +1,3 @@
-//! A server with replicas behind Sentinel.
-
 use std::str::FromStr;
 use std::sync::Arc;
 

@@ -1,5 +1,3 @@
-//! The guard of a lock that a quorum granted.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! The semaphore: a limited number of permits, which holders share.
-
 pub(crate) mod guard;
 pub(crate) mod status;
 

@@ -1,5 +1,3 @@
-//! The node of each slot.
-
 use std::collections::{BTreeSet, HashMap};
 
 use rwlease_core::resp::Address;

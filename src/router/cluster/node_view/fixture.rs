@@ -1,5 +1,3 @@
-//! Views for tests.
-
 use rwlease_core::resp::RespValue;
 
 use crate::backend::fake::{address, all_slots_of, slots};
