@@ -307,12 +307,11 @@ fn exit_of(status: process::ExitStatus) -> ExitStatus {
 
 fn spawn_error(command: &OsStr, error: &io::Error) -> CliError {
     let command = command.to_string_lossy();
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            CliError::new(NOT_FOUND, format!("cannot run {command}: no such command"))
-        }
-        _ => CliError::new(CANNOT_RUN, format!("cannot run {command}: {error}")),
-    }
+    let (status, why) = match error.kind() {
+        io::ErrorKind::NotFound => (NOT_FOUND, "no such command".to_owned()),
+        _ => (CANNOT_RUN, error.to_string()),
+    };
+    CliError::new(status, format!("cannot run {command}: {why}"))
 }
 
 fn lease_lost_error(name: &str, why: &str, ended: CommandEnd) -> CliError {
