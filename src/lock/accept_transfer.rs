@@ -7,10 +7,9 @@ use futures::future::BoxFuture;
 use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy};
 use rwlease_core::protocol::{Fsync, LockKind, LockMode};
 
-use crate::client::ClientHandle;
-use crate::client::acquire_task;
 use crate::client::config::check_options;
 use crate::client::transfer::TransferredLease;
+use crate::client::{ClientHandle, acquire_task};
 use crate::error::{AddContext, Result};
 use crate::lock::guard::{Hold, ReadGuard, ReleaseOutcome, WriteGuard, fencing_token};
 use crate::lock::lease::Lease;

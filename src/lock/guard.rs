@@ -5,9 +5,8 @@ use rwlease_core::acquisition::{AcquisitionEvent, WaitPolicy};
 use rwlease_core::protocol::{LockMode, ReleaseReply, ReleaseRequest, parse_reply};
 use rwlease_core::time::LocalInstant;
 
-use crate::client::acquire_task;
-use crate::client::telemetry;
 use crate::client::transfer::renew_and_drain;
+use crate::client::{acquire_task, telemetry};
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;

@@ -8,9 +8,8 @@ use rwlease_core::acquisition::{AcquisitionEvent, LeaseOptions, RenewalPolicy, W
 use rwlease_core::protocol::{LockKey, LockKind, LockMode};
 use rwlease_core::time::LocalInstant;
 
-use crate::client::acquire_task;
 use crate::client::config::check_options;
-use crate::client::{ClientHandle, ClientInner};
+use crate::client::{ClientHandle, ClientInner, acquire_task};
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, HoldRelease, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};

@@ -6,9 +6,8 @@ use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use rwlease_core::protocol::{LockKey, LockKind, LockMode};
 use rwlease_core::slot::Slot;
 
-use crate::client::ClientHandle;
-use crate::client::acquire_task;
 use crate::client::config::check_lease;
+use crate::client::{ClientHandle, acquire_task};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{AddContext, Error, Result};

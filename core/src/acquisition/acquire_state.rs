@@ -11,11 +11,9 @@ use crate::acquisition::event::{
 use crate::acquisition::in_doubt::{self, InDoubtUntil};
 use crate::acquisition::lease_options::{LeaseOptions, WaitPolicy};
 use crate::protocol::{
-    AcquireKind, AcquireReply, AcquireRequest, Envelope, Grant, LockKind, LockMode, QueueTerms,
-    is_rejected_before_write, to_millis,
+    AcquireKind, AcquireReply, AcquireRequest, CallError, CallErrorKind, Envelope, Grant, LockKind,
+    LockMode, QueueTerms, ScriptReply, ScriptResult, is_rejected_before_write, to_millis,
 };
-use crate::protocol::{CallError, CallErrorKind};
-use crate::protocol::{ScriptReply, ScriptResult};
 use crate::resp::{Address, ServerError};
 use crate::time::LocalInstant;
 
