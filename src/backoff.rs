@@ -22,7 +22,6 @@ impl Backoff {
         with_jitter(self.without_jitter(before))
     }
 
-    /// The pause without jitter.
     pub(crate) fn without_jitter(self, before: u32) -> Duration {
         self.initial.saturating_mul(2u32.saturating_pow(before)).min(self.max)
     }

@@ -131,6 +131,11 @@ impl Error {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
+    /// Fails with [`InvalidInput`](ErrorKind::InvalidInput) unless the condition is met.
+    pub(crate) fn ensure<M: Into<String>>(is_met: bool, message: impl FnOnce() -> M) -> Result<()> {
+        if is_met { Ok(()) } else { Err(Self::invalid(message())) }
+    }
+
     pub(crate) fn with_source(
         mut self,
         source: impl Into<Box<dyn StdError + Send + Sync>>,

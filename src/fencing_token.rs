@@ -1,5 +1,3 @@
-//! Fencing tokens.
-
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;

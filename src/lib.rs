@@ -154,6 +154,21 @@
     clippy::disallowed_methods
 )]
 
+/// The methods `name` and `slot` of a handle, whose lock is in the field.
+macro_rules! name_and_slot {
+    ($handle:literal, $($field:ident).+) => {
+        #[doc = concat!("Returns the ", $handle, "'s name, as given.")]
+        pub fn name(&self) -> &str {
+            &self.$($field).+.name
+        }
+
+        #[doc = concat!("Returns the slot of the ", $handle, "'s key.")]
+        pub fn slot(&self) -> rwlease_core::slot::Slot {
+            self.$($field).+.slot
+        }
+    };
+}
+
 /// Implements `Debug` as the struct literal says. With `..` at the end, some fields are not shown.
 /// Parameters are written `Type::<'_, G>`, so that rustfmt reads an expression.
 macro_rules! debug_fields {

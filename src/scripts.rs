@@ -144,94 +144,31 @@ fn embedded_file(name: &str) -> Result<Cow<'static, str>, std::convert::Infallib
 }
 
 macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../lua/", $name)))),*]
+    ($($name:literal)*) => {
+        &[$((concat!($name, ".lua"), include_str!(concat!("../lua/", $name, ".lua")))),*]
     };
 }
 
-const EMBEDDED_FILES: &[(&str, &str)] = files![
-    "acquire_read.lua",
-    "acquire_write.lua",
-    "release.lua",
-    "renew.lua",
-    "grant_waiters.lua",
-    "downgrade.lua",
-    "upgrade.lua",
-    "revoke.lua",
-    "force_release.lua",
-    "inspect.lua",
-    "legacy/acquire_read.lua",
-    "legacy/acquire_write.lua",
-    "legacy/release.lua",
-    "holds.lua",
-    "raise_token.lua",
-    "accept_transfer.lua",
-    "set_nx/acquire.lua",
-    "set_nx/renew.lua",
-    "set_nx/release.lua",
-    "set_nx/inspect.lua",
-    "semaphore/acquire.lua",
-    "semaphore/renew.lua",
-    "semaphore/release.lua",
-    "semaphore/release_permits.lua",
-    "semaphore/grant_waiters.lua",
-    "semaphore/set_limit.lua",
-    "semaphore/inspect.lua",
-    "client_record/write.lua",
-    "client_record/read.lua",
-    "fenced/get.lua",
-    "fenced/set.lua",
-    "fenced/delete.lua",
-    "fenced/enter.lua",
-    "lib/constants.lua",
-    "lib/clock.lua",
-    "lib/server_time.lua",
-    "lib/read_line.lua",
-    "lib/fast/args.lua",
-    "lib/fast/acquire_args.lua",
-    "lib/fast/lease_expiry.lua",
-    "lib/fast/acquire_commit.lua",
-    "lib/fast/release.lua",
-    "lib/fast/read_queue.lua",
-    "lib/fast/enqueue.lua",
-    "lib/fast/first_waiter.lua",
-    "lib/fast/acquire_beside_cached.lua",
-    "lib/fast/queue_blocked.lua",
-    "lib/fast/grant_message.lua",
-    "lib/fast/grant_readers.lua",
-    "lib/fast/grant_writer.lua",
-    "lib/fast/remove_reader.lua",
-    "lib/fast/write_fields.lua",
-    "lib/fast/notify.lua",
-    "lib/fast/revert_grants.lua",
-    "lib/fast/grant_waiters.lua",
-    "lib/fast/permit_queue.lua",
-    "lib/fast/permit_enqueue.lua",
-    "lib/fast/permit_grants.lua",
-    "lib/fast/permit_release.lua",
-    "lib/fast/remove_permits.lua",
-    "lib/prelude.lua",
-    "lib/acquire_args.lua",
-    "lib/enqueue.lua",
-    "lib/field_cache.lua",
-    "lib/state_line.lua",
-    "lib/flush.lua",
-    "lib/wait_queue.lua",
-    "lib/readers.lua",
-    "lib/grant_budget.lua",
-    "lib/notify.lua",
-    "lib/grant_waiters.lua",
-    "lib/semaphore_state.lua",
-    "lib/fenced_args.lua",
-    "lib/fenced_value.lua",
-    "lib/fenced_writer.lua",
-    "lib/recall.lua",
-    "lib/fast/renew_args.lua",
-    "lib/fast/renew_cached.lua",
-    "lib/fast/renew.lua",
-    "lib/become_reader.lua",
-    "lib/acquire_slow.lua",
-];
+const EMBEDDED_FILES: &[(&str, &str)] = files! {
+    "acquire_read" "acquire_write" "release" "renew" "grant_waiters" "downgrade" "upgrade" "revoke"
+    "force_release" "inspect" "legacy/acquire_read" "legacy/acquire_write" "legacy/release" "holds"
+    "raise_token" "accept_transfer" "set_nx/acquire" "set_nx/renew" "set_nx/release"
+    "set_nx/inspect" "semaphore/acquire" "semaphore/renew" "semaphore/release"
+    "semaphore/release_permits" "semaphore/grant_waiters" "semaphore/set_limit" "semaphore/inspect"
+    "client_record/write" "client_record/read" "fenced/get" "fenced/set" "fenced/delete"
+    "fenced/enter" "lib/constants" "lib/clock" "lib/server_time" "lib/read_line" "lib/fast/args"
+    "lib/fast/acquire_args" "lib/fast/lease_expiry" "lib/fast/acquire_commit" "lib/fast/release"
+    "lib/fast/read_queue" "lib/fast/enqueue" "lib/fast/first_waiter"
+    "lib/fast/acquire_beside_cached" "lib/fast/queue_blocked" "lib/fast/grant_message"
+    "lib/fast/grant_readers" "lib/fast/grant_writer" "lib/fast/remove_reader"
+    "lib/fast/write_fields" "lib/fast/notify" "lib/fast/revert_grants" "lib/fast/grant_waiters"
+    "lib/fast/permit_queue" "lib/fast/permit_enqueue" "lib/fast/permit_grants"
+    "lib/fast/permit_release" "lib/fast/remove_permits" "lib/prelude" "lib/acquire_args"
+    "lib/enqueue" "lib/field_cache" "lib/state_line" "lib/flush" "lib/wait_queue" "lib/readers"
+    "lib/grant_budget" "lib/notify" "lib/grant_waiters" "lib/semaphore_state" "lib/fenced_args"
+    "lib/fenced_value" "lib/fenced_writer" "lib/recall" "lib/fast/renew_args"
+    "lib/fast/renew_cached" "lib/fast/renew" "lib/become_reader" "lib/acquire_slow"
+};
 
 #[cfg(test)]
 mod tests;

@@ -33,6 +33,21 @@ macro_rules! lock_event {
     };
 }
 
+/// Describes metrics to exporters that show descriptions. Histograms are of durations.
+#[cfg(feature = "metrics")]
+macro_rules! describe_metrics {
+    (@ counter $name:literal $text:literal) => { ::metrics::describe_counter!($name, $text) };
+    (@ gauge $name:literal $text:literal) => { ::metrics::describe_gauge!($name, $text) };
+    (@ histogram $name:literal $text:literal) => {
+        ::metrics::describe_histogram!($name, ::metrics::Unit::Seconds, $text)
+    };
+    ($($kind:ident $name:literal $text:literal;)+) => {
+        $($crate::telemetry::describe_metrics!(@ $kind $name $text);)+
+    };
+}
+#[cfg(feature = "metrics")]
+pub(crate) use describe_metrics;
+
 /// Adds one to a counter.
 macro_rules! count_event {
     ($name:literal $(, $label:literal => $value:expr)*) => {{
@@ -56,7 +71,6 @@ macro_rules! count_labeled {
     }};
 }
 
-/// A gauge of one server.
 macro_rules! server_gauge {
     ($name:literal, $server:expr) => {{
         #[cfg(feature = "metrics")]
@@ -71,7 +85,6 @@ macro_rules! server_gauge {
     }};
 }
 
-/// Records a duration in a histogram.
 macro_rules! record_duration {
     ($name:literal, $time:expr $(, $label:literal => $value:expr)*) => {{
         #[cfg(feature = "metrics")]

@@ -1,5 +1,3 @@
-//! The command line.
-
 use std::ffi::OsString;
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -38,8 +36,8 @@ Examples:
   rwlease doctor                                  check the servers";
 
 /// Ends a help text: examples, and the exit statuses of the command.
-fn help_end(examples: &str, statuses: &str) -> String {
-    format!("{examples}\n\n{statuses}")
+fn help_end(examples: &str, statuses: &[u8]) -> String {
+    format!("{examples}\n\n{}", exit::table(statuses))
 }
 
 pub const URL: &str = "RWLEASE_URL";
@@ -135,7 +133,7 @@ pub enum CliCommand {
     /// The lock becomes free when the leases end. Two clients that exclude each other never hold it
     /// together. `rwlease run` stops its command before its lease ends. If nobody holds the lock,
     /// nothing changes, and the exit status is 0.
-    #[command(after_help = help_end("Example:\n  rwlease revoke backup", &exit::table(exit::OF_LOCK)))]
+    #[command(after_help = help_end("Example:\n  rwlease revoke backup", exit::OF_LOCK))]
     Revoke(LockArgs),
     /// Free a lock at once, although its holders are not stopped
     ///
@@ -144,10 +142,7 @@ pub enum CliCommand {
     /// other holders learn it at their next renewal. Until then, only a store that compares fencing
     /// tokens is safe. Prefer `rwlease revoke`, which waits until the leases end. If nobody holds
     /// the lock, nothing changes, and the exit status is 0.
-    #[command(after_help = help_end(
-        "Example:\n  rwlease release --force backup",
-        &exit::table(exit::OF_LOCK),
-    ))]
+    #[command(after_help = help_end("Example:\n  rwlease release --force backup", exit::OF_LOCK))]
     Release(ReleaseArgs),
     /// Check whether the servers are fit for locks
     ///
@@ -156,25 +151,23 @@ pub enum CliCommand {
     /// status.
     #[command(after_help = help_end(
         "Example:\n  rwlease doctor --redis redis://127.0.0.1:7000",
-        &exit::table(exit::OF_DOCTOR),
+        exit::OF_DOCTOR,
     ))]
     Doctor,
     /// Print a completion script for a shell
     #[command(after_help = help_end(
         "Example:\n  rwlease completions bash > /etc/bash_completion.d/rwlease",
-        &exit::table(exit::OF_LOCAL),
+        exit::OF_LOCAL,
     ))]
     Completions(CompletionsArgs),
     /// Print a manual page
-    #[command(after_help = help_end(
-        "Example:\n  rwlease man run | man -l -",
-        &exit::table(exit::OF_LOCAL),
-    ))]
+    #[command(after_help = help_end("Example:\n  rwlease man run | man -l -", exit::OF_LOCAL))]
     Man(ManArgs),
 }
 
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("mode"), after_help = help_end(RUN_EXAMPLES, &exit::run_table()))]
+#[command(group = ArgGroup::new("mode"))]
+#[command(after_help = format!("{RUN_EXAMPLES}\n\n{}", exit::run_table()))]
 pub struct RunArgs {
     /// Name of the lock. Put a name that begins with `-` between two `--`
     pub name: String,
@@ -260,7 +253,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = help_end(
     "Examples:\n  rwlease status backup\n  rwlease status backup --watch --json | jq .waiter_count",
-    &exit::table(exit::OF_LOCK),
+    exit::OF_LOCK,
 ))]
 pub struct StatusArgs {
     /// Name of the lock
@@ -282,7 +275,7 @@ pub struct StatusArgs {
 #[derive(clap::Args)]
 #[command(after_help = help_end(
     "Examples:\n  rwlease list order:\n  rwlease list --waiting --json | jq -r .name",
-    &exit::table(exit::OF_LOCK),
+    exit::OF_LOCK,
 ))]
 pub struct ListArgs {
     /// Beginning of the names
@@ -306,7 +299,7 @@ pub struct ListArgs {
 #[derive(clap::Args)]
 #[command(after_help = help_end(
     "Example:\n  rwlease slot 'order:{42}' 'invoice:{42}'",
-    &exit::table(exit::OF_LOCAL),
+    exit::OF_LOCAL,
 ))]
 pub struct SlotArgs {
     /// Names of the locks
@@ -315,7 +308,7 @@ pub struct SlotArgs {
 }
 
 #[derive(clap::Args)]
-#[command(after_help = help_end("Example:\n  rwlease scripts lua", &exit::table(exit::OF_LOCAL)))]
+#[command(after_help = help_end("Example:\n  rwlease scripts lua", exit::OF_LOCAL))]
 pub struct ScriptsArgs {
     /// Folder for the files; made if it is missing
     #[arg(value_name = "DIR")]

@@ -1,11 +1,8 @@
-//! `rwlease list`.
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream;
+use futures::{StreamExt, stream};
 use rwlease::{Client, ErrorKind};
 
 use crate::args::{ListArgs, ServerArgs};

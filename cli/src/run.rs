@@ -208,17 +208,20 @@ async fn leave(locks: &Client, args: &args::RunArgs, signals: &mut Signals) -> R
         locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
         return ReleaseReport::Released;
     }
-    let told = async {
-        wait_termination_signal(signals).await;
-        sleep(RELEASE_TIMEOUT).await;
-    };
     tokio::select! {
         left = locks.shutdown(AT_LEAST_EXIT_TIMEOUT) => match left.is_empty() {
             true => ReleaseReport::Released,
             false => ReleaseReport::not_answered(),
         },
-        () = told => ReleaseReport::interrupted(),
+        report = interrupted(signals) => report,
     }
+}
+
+/// Resolves a moment after the first signal that asks this process to end.
+async fn interrupted(signals: &mut Signals) -> ReleaseReport {
+    wait_termination_signal(signals).await;
+    sleep(RELEASE_TIMEOUT).await;
+    ReleaseReport::Unknown("a signal interrupted its release".to_owned())
 }
 
 /// Resolves at the first signal that asks this process to end.
@@ -268,10 +271,6 @@ impl ReleaseReport {
         ReleaseReport::Unknown("the servers did not reply to its release".to_owned())
     }
 
-    fn interrupted() -> ReleaseReport {
-        ReleaseReport::Unknown("a signal interrupted its release".to_owned())
-    }
-
     /// Says whether the lock is free. It is free at that moment in any case.
     fn describe(&self, free_at: SystemTime) -> String {
         match self {
@@ -292,18 +291,11 @@ async fn release(held: HeldGuard, signals: &mut Signals) -> ReleaseReport {
         drop(held); // the servers may have it still, and are told in the background
         return ReleaseReport::LeaseLost;
     }
-    let told = async {
-        wait_termination_signal(signals).await;
-        sleep(RELEASE_TIMEOUT).await;
-    };
-    let released = tokio::select! {
-        released = held.release() => released,
-        () = told => {
-            return ReleaseReport::interrupted();
-        }
-        () = sleep(left) => Ok(ReleaseOutcome::Unknown),
-    };
-    ReleaseReport::of(released)
+    tokio::select! {
+        released = held.release() => ReleaseReport::of(released),
+        report = interrupted(signals) => report,
+        () = sleep(left) => ReleaseReport::not_answered(),
+    }
 }
 
 fn exit_of(status: process::ExitStatus) -> ExitStatus {
@@ -315,12 +307,11 @@ fn exit_of(status: process::ExitStatus) -> ExitStatus {
 
 fn spawn_error(command: &OsStr, error: &io::Error) -> CliError {
     let command = command.to_string_lossy();
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            CliError::new(NOT_FOUND, format!("cannot run {command}: no such command"))
-        }
-        _ => CliError::new(CANNOT_RUN, format!("cannot run {command}: {error}")),
-    }
+    let (status, why) = match error.kind() {
+        io::ErrorKind::NotFound => (NOT_FOUND, "no such command".to_owned()),
+        _ => (CANNOT_RUN, error.to_string()),
+    };
+    CliError::new(status, format!("cannot run {command}: {why}"))
 }
 
 fn lease_lost_error(name: &str, why: &str, ended: CommandEnd) -> CliError {

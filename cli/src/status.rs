@@ -1,5 +1,3 @@
-//! `rwlease status`.
-
 mod lock;
 mod semaphore;
 
@@ -7,8 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use rwlease::status::ClientInfo;
-use rwlease::{Client, ErrorKind, LockStatus, RwLock, SemaphoreStatus};
-use serde_json::Value;
+use rwlease::{Client, ErrorKind, FencingToken, LockStatus, RwLock, SemaphoreStatus};
+use serde_json::{Value, json};
 
 use crate::args::{self, ServerArgs};
 use crate::exit::{CliError, ExitStatus};
@@ -119,19 +117,20 @@ impl AnyStatus {
                 (lock, semaphore::held(status), semaphore::holders(status), status.waiter_count)
             }
         };
-        let times = |of: fn(&HolderSummary<'_>) -> Duration| {
+        let times = |of: fn(&Entry<'_>) -> Duration| {
             holders.first().map(|holder| format::duration(of(holder))).unwrap_or_default()
         };
+        let who = |holder: &Entry<'_>| format::who_or_id(holder.client, holder.id);
         let who = match &holders[..] {
             [] => String::new(),
-            [holder] => holder.who(),
-            [first, others @ ..] => format!("{} and {} more", first.who(), others.len()),
+            [holder] => who(holder),
+            [first, others @ ..] => format!("{} and {} more", who(first), others.len()),
         };
         [
             format::escape_controls(lock.name()),
             held,
-            times(|holder| holder.held_for),
-            times(|holder| holder.lease_remaining),
+            times(|holder| holder.since),
+            times(|holder| holder.left),
             waiters.to_string(),
             who,
         ]
@@ -153,24 +152,64 @@ impl AnyStatus {
     }
 }
 
-/// A holder of a lock or of permits.
-pub struct HolderSummary<'a> {
+/// A holder of a lock or of permits, or a waiter.
+struct Entry<'a> {
     id: &'a str,
     client: Option<&'a ClientInfo>,
-    held_for: Duration,
-    lease_remaining: Duration,
+    /// What it does, in a word.
+    state: &'static str,
+    /// The mode, or the number of permits.
+    what: Value,
+    since: Duration,
+    left: Duration,
+    /// `None` for a waiter.
+    token: Option<FencingToken>,
 }
 
-impl HolderSummary<'_> {
-    fn who(&self) -> String {
-        format::who_or_id(self.client, self.id)
+impl Entry<'_> {
+    fn row(&self) -> [String; 7] {
+        let is_gone = self.token.is_none() && self.left.is_zero();
+        [
+            if is_gone { "gone" } else { self.state }.into(),
+            self.what.as_str().map_or_else(|| self.what.to_string(), str::to_owned),
+            format::escape_controls(self.id),
+            format::duration(self.since),
+            format::duration(self.left),
+            self.token.map(|token| token.to_string()).unwrap_or_default(),
+            self.client.map(format::who).unwrap_or_default(),
+        ]
+    }
+
+    fn to_json(&self, what: &str) -> Value {
+        let mut json = json!({
+            "id": self.id,
+            "client": self.client.map(format::client_json),
+            what: self.what,
+        });
+        let (since, left) = match self.token {
+            Some(_) => ("held_for", "lease_remaining"),
+            None => ("waiting_for", "ttl_remaining"),
+        };
+        for (key, time) in [(since, self.since), (left, self.left)] {
+            json[key] = ((time.as_secs_f64() * 1e6).round() / 1e6).into();
+        }
+        if let Some(token) = self.token {
+            json["token"] = token.get().into();
+        }
+        json
     }
 }
 
-fn who(client: &Option<ClientInfo>) -> String {
-    client.as_ref().map(format::who).unwrap_or_default()
-}
-
-fn seconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e6
+/// Writes the table. `what` is the header of the modes or permits.
+fn write_entries<'a>(
+    out: &mut impl Write,
+    what: &str,
+    entries: impl Iterator<Item = Entry<'a>>,
+) -> io::Result<()> {
+    let rows: Vec<[String; 7]> = entries.map(|entry| entry.row()).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let header = ["", what, "ID", "SINCE", "LEFT", "TOKEN", "WHO"];
+    format::write_table(out, header, ALIGNED_RIGHT, &rows)
 }

@@ -143,7 +143,6 @@ impl CrossSlotError {
     }
 }
 
-/// The part of a key that is hashed.
 fn hashed_part(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else {
         return key;

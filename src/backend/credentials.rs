@@ -1,5 +1,3 @@
-//! The credentials with which a client connects.
-
 use std::error::Error as StdError;
 use std::pin::Pin;
 

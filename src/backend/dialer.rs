@@ -65,7 +65,6 @@ pub(crate) struct Dialer {
 }
 
 impl PubSubKind {
-    /// The command that joins a channel.
     pub(super) fn subscribe_command(self, channel: &[u8]) -> Command {
         let subscribe = match self {
             PubSubKind::Sharded => "SSUBSCRIBE",
@@ -74,7 +73,6 @@ impl PubSubKind {
         Command::new().arg(subscribe).arg(channel)
     }
 
-    /// The command that leaves a channel.
     pub(super) fn unsubscribe_command(self, channel: &[u8]) -> Command {
         let unsubscribe = match self {
             PubSubKind::Sharded => "SUNSUBSCRIBE",
@@ -167,7 +165,6 @@ impl Dialer {
     }
 }
 
-/// Hides the password that was sent.
 pub(super) fn hide_password(
     failure: ConnectionError,
     credentials: Option<&Credentials>,
@@ -188,12 +185,6 @@ impl From<io::Error> for ConnectionError {
             ..ConnectionError::not_sent(CONNECTION_FAILED)
         }
         .with_source(error)
-    }
-}
-
-impl ConnectionError {
-    fn with_source(self, source: impl StdError + Send + Sync + 'static) -> ConnectionError {
-        ConnectionError { source: Some(Arc::new(source)), ..self }
     }
 }
 

@@ -326,7 +326,6 @@ impl FakeCluster {
         self.with(host, |server| server.stopped = stopped);
     }
 
-    /// Breaks all connections to that server.
     pub(crate) fn break_connections(&self, host: &str) {
         self.with(host, |server| {
             server.generation += 1;

@@ -1,7 +1,5 @@
 //! What it means that a server refuses the first commands on a connection.
 
-use std::sync::Arc;
-
 use rwlease_core::resp::ServerError;
 
 use crate::backend::{AUTHENTICATION_FAILED, ConnectionError, is_auth_error};
@@ -21,7 +19,6 @@ pub(crate) fn hello_refused(error: &ServerError, renews_credentials: bool) -> Co
     refused(error, message.to_owned(), permanent)
 }
 
-/// The failure to select the database.
 pub(crate) fn select_refused(error: &ServerError, database: i64) -> ConnectionError {
     let message = match error.message.contains("cluster mode") {
         true => format!("cannot select database {database}: a cluster has only database 0"),
@@ -36,12 +33,8 @@ const NO_RESP3: &str =
     "the server or a proxy does not speak RESP3; use Redis 6.2 or later, or Valkey";
 
 fn refused(error: &ServerError, message: String, permanent: bool) -> ConnectionError {
-    ConnectionError {
-        is_permanent: permanent,
-        source: Some(Arc::new(error.clone())),
-        ..ConnectionError::not_sent(message)
-    }
-    .redact_arguments()
+    let failure = ConnectionError::not_sent(message).with_source(error.clone());
+    ConnectionError { is_permanent: permanent, ..failure }.redact_arguments()
 }
 
 /// Returns true for an error of `rustls` that no retry with the same settings can fix:

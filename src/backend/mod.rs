@@ -111,6 +111,10 @@ impl ConnectionError {
         }
     }
 
+    pub(crate) fn with_source(self, source: impl StdError + Send + Sync + 'static) -> Self {
+        ConnectionError { source: Some(Arc::new(source)), ..self }
+    }
+
     /// Displays the failure and its sources.
     pub(crate) fn chain(&self) -> ErrorChain<'_> {
         ErrorChain(self)
@@ -226,7 +230,6 @@ pub trait Connector: Send + Sync + 'static {
         place: Option<&'a str>,
     ) -> ConnectionFuture<'a, OpenedPubSub>;
 
-    /// Whether connections use TLS.
     fn uses_tls(&self) -> bool {
         false
     }

@@ -205,7 +205,6 @@ impl RedisConnector {
         connection.send_packed_command(&command).await.map(drop).map_err(connect_error)
     }
 
-    /// Starts the session on a new connection.
     async fn start_session(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -1,5 +1,3 @@
-//! Resolves host names.
-
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -115,10 +113,7 @@ impl Resolver {
 }
 
 fn unresolved(error: io::Error) -> ConnectionError {
-    ConnectionError {
-        source: Some(Arc::new(error)),
-        ..ConnectionError::not_sent("the host name does not resolve")
-    }
+    ConnectionError::not_sent("the host name does not resolve").with_source(error)
 }
 
 #[cfg(test)]

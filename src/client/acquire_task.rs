@@ -18,8 +18,7 @@ use rwlease_core::time::LocalInstant;
 use tracing::{Instrument, Span};
 
 use crate::client::acquisition::Acquisition;
-use crate::client::telemetry;
-use crate::client::{ClientInner, SlotSubscription};
+use crate::client::{ClientInner, SlotSubscription, telemetry};
 use crate::error::{AddContext, ErrorKind, Result};
 use crate::on_drop::OnDrop;
 use crate::telemetry::emit_in_drop;

@@ -16,9 +16,8 @@ use tokio::task::AbortHandle;
 
 use crate::backend::{LIB_NAME, LIB_VERSION};
 use crate::backoff::with_jitter;
-use crate::client::ClientInner;
 use crate::client::label::host_name;
-use crate::client::telemetry;
+use crate::client::{ClientInner, telemetry};
 use crate::error::Error;
 use crate::locks::lock;
 use crate::on_drop::OnDrop;

@@ -1,8 +1,6 @@
-//! The settings of a client, and their checks.
-
 use std::time::Duration;
 
-use rwlease_core::acquisition::{AcquisitionConfig, LeaseOptions, RenewalPolicy};
+use rwlease_core::acquisition::{AcquisitionConfig, LeaseOptions, PollConfig, RenewalPolicy};
 use rwlease_core::protocol::{Confirmation, Fairness, Fsync, LockKey, LockKind, PermitRequest};
 
 use crate::client::cache::cache_config::CacheConfig;
@@ -67,16 +65,15 @@ impl ClientConfig {
         check_range("call_timeout", self.acquisition.call_timeout, 1, 3_600_000)?;
         check_range("min_hold", self.cache.min_hold, 0, 100)?;
         check_range("try_wait", self.cache.try_wait, 0, 10_000)?;
-        if self.acquisition.polling.waiter_ttl < 3 * self.acquisition.polling.poll_interval {
-            return Err(Error::invalid(format!(
-                "`waiter_ttl` must be at least three times `poll_interval`, which is {:?}, not {:?}",
-                self.acquisition.polling.poll_interval, self.acquisition.polling.waiter_ttl
-            )));
-        }
-        Ok(())
+        let PollConfig { waiter_ttl, poll_interval, .. } = self.acquisition.polling;
+        Error::ensure(waiter_ttl >= 3 * poll_interval, || {
+            format!(
+                "`waiter_ttl` must be at least three times `poll_interval`, which is \
+                 {poll_interval:?}, not {waiter_ttl:?}"
+            )
+        })
     }
 
-    /// The key of a lock, with the prefix of its kind.
     pub(crate) fn lock_key(&self, kind: LockKind, name: &str) -> Result<LockKey> {
         let prefix = match kind {
             LockKind::ReadWrite | LockKind::Semaphore => &self.key_prefix,
@@ -105,103 +102,76 @@ impl ClientConfig {
 pub(crate) fn check_options(options: &LeaseOptions) -> Result<()> {
     check_lease(options.lease)?;
     check_confirmation(options.confirmation)?;
-    match options.permits {
-        Some(PermitRequest { count: 0, .. }) => {
-            return Err(Error::invalid("the number of permits must be at least 1, not 0"));
-        }
-        Some(PermitRequest { count, limit }) if count > limit => {
-            return Err(Error::invalid(format!(
+    if let Some(PermitRequest { count, limit }) = options.permits {
+        Error::ensure(count > 0, || "the number of permits must be at least 1, not 0")?;
+        Error::ensure(count <= limit, || {
+            format!(
                 "the number of permits must be at most {limit}, the limit of the semaphore, not {count}"
-            )));
-        }
-        _ => {}
+            )
+        })?;
     }
     if let Some(least) = options.at_least {
-        if !(MIN_LEASE..=MAX_LEASE).contains(&least) {
-            return Err(Error::invalid(format!(
-                "`at_least` must be {MIN_LEASE:?} to {MAX_LEASE:?}, not {least:?}"
-            )));
-        }
-        if let Some(hold) = options.max_hold.filter(|hold| *hold < least) {
-            return Err(Error::invalid(format!(
-                "`at_least` ({least:?}) must not exceed `max_hold` ({hold:?})"
-            )));
-        }
+        Error::ensure((MIN_LEASE..=MAX_LEASE).contains(&least), || {
+            format!("`at_least` must be {MIN_LEASE:?} to {MAX_LEASE:?}, not {least:?}")
+        })?;
     }
-    match options.max_hold.filter(|hold| *hold < MIN_LEASE) {
-        Some(hold) => {
-            Err(Error::invalid(format!("`max_hold` must be at least {MIN_LEASE:?}, not {hold:?}")))
-        }
-        None => Ok(()),
-    }
+    let Some(hold) = options.max_hold else { return Ok(()) };
+    let least = options.at_least.unwrap_or_default();
+    Error::ensure(hold >= least, || {
+        format!("`at_least` ({least:?}) must not exceed `max_hold` ({hold:?})")
+    })?;
+    Error::ensure(hold >= MIN_LEASE, || {
+        format!("`max_hold` must be at least {MIN_LEASE:?}, not {hold:?}")
+    })
 }
 
 impl RouterConfig {
     pub(crate) fn check(&self) -> Result<()> {
         check_range("connect_timeout", self.connect_timeout, 1, 3_600_000)?;
         check_range("response_timeout", self.response_timeout, 1, 3_600_000)?;
-        if (1..=MAX_IN_FLIGHT).contains(&self.max_in_flight_per_server) {
-            Ok(())
-        } else {
-            Err(Error::invalid(format!(
-                "`max_in_flight` must be from 1 to {MAX_IN_FLIGHT}, not {}",
-                self.max_in_flight_per_server
-            )))
-        }
+        let given = self.max_in_flight_per_server;
+        Error::ensure((1..=MAX_IN_FLIGHT).contains(&given), || {
+            format!("`max_in_flight` must be from 1 to {MAX_IN_FLIGHT}, not {given}")
+        })
     }
 }
 
 pub(crate) fn check_confirmation(confirmation: Confirmation) -> Result<()> {
-    match confirmation {
-        Confirmation { replicas: 0, fsync: Fsync::Replicas } => Err(Error::invalid(
-            "`fsync(Fsync::Replicas)` needs replicas; set `min_replicas` to at least 1",
-        )),
-        _ => Ok(()),
-    }
+    let Confirmation { replicas, fsync } = confirmation;
+    Error::ensure(
+        replicas > 0 || fsync != Fsync::Replicas,
+        || "`fsync(Fsync::Replicas)` needs replicas; set `min_replicas` to at least 1",
+    )
 }
 
 fn check_prefix(prefix: &str) -> Result<()> {
-    if prefix.contains(['{', '}']) {
-        Err(Error::invalid(
-            "a prefix must not contain braces; put a hash tag into the names of the locks",
-        ))
-    } else if prefix.len() > 128 {
-        let message = format!("a prefix must have at most 128 bytes, not {}", prefix.len());
-        Err(Error::invalid(message))
-    } else {
-        Ok(())
-    }
+    Error::ensure(
+        !prefix.contains(['{', '}']),
+        || "a prefix must not contain braces; put a hash tag into the names of the locks",
+    )?;
+    Error::ensure(prefix.len() <= 128, || {
+        format!("a prefix must have at most 128 bytes, not {}", prefix.len())
+    })
 }
 
 pub(crate) fn check_lease(lease: Duration) -> Result<()> {
-    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
-        Ok(())
-    } else {
-        Err(Error::invalid(format!(
-            "the lease must be from {MIN_LEASE:?} to {MAX_LEASE:?}, not {lease:?}"
-        )))
-    }
+    Error::ensure((MIN_LEASE..=MAX_LEASE).contains(&lease), || {
+        format!("the lease must be from {MIN_LEASE:?} to {MAX_LEASE:?}, not {lease:?}")
+    })
 }
 
 fn check_margin(margin: Duration, lease: Duration) -> Result<()> {
-    if margin <= lease / 2 {
-        Ok(())
-    } else {
-        Err(Error::invalid(format!(
-            "the safety margin must be at most half of the lease, {:?}, not {margin:?}",
-            lease / 2
-        )))
-    }
+    let half = lease / 2;
+    Error::ensure(margin <= half, || {
+        format!("the safety margin must be at most half of the lease, {half:?}, not {margin:?}")
+    })
 }
 
 fn check_range(what: &str, value: Duration, least_ms: u64, most_ms: u64) -> Result<()> {
-    if (Duration::from_millis(least_ms)..=Duration::from_millis(most_ms)).contains(&value) {
-        Ok(())
-    } else {
-        Err(Error::invalid(format!(
-            "`{what}` must be from {least_ms} ms to {most_ms} ms, not {value:?}"
-        )))
-    }
+    let range = Duration::from_millis(least_ms)..=Duration::from_millis(most_ms);
+    Error::ensure(range.contains(&value), || {
+        format!("`{what}` must be from {least_ms} ms to {most_ms} ms, not {value:?}")
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,3 @@
-//! The label of a client.
-
 use rwlease_core::protocol::{MAX_HOST_LEN, MAX_LABEL_LEN};
 
 use crate::error::{Error, Result};
@@ -21,13 +19,13 @@ impl ClientLabel {
     /// Fails for a label that `CLIENT SETNAME` refuses, or that is too long.
     pub(crate) fn check(&self) -> Result<()> {
         let ClientLabel::Text(label) = self else { return Ok(()) };
-        if label.len() <= MAX_LABEL_LEN && label.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Ok(());
-        }
-        Err(Error::invalid(format!(
-            "`label` must have at most {MAX_LABEL_LEN} characters, all printable ASCII and no \
-             spaces, not {label:?}"
-        )))
+        let is_printable = label.bytes().all(|byte| byte.is_ascii_graphic());
+        Error::ensure(is_printable && label.len() <= MAX_LABEL_LEN, || {
+            format!(
+                "`label` must have at most {MAX_LABEL_LEN} characters, all printable ASCII and no \
+                 spaces, not {label:?}"
+            )
+        })
     }
 
     /// The label, or `None` if it is empty.

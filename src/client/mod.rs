@@ -64,7 +64,6 @@ pub(crate) struct ClientInner {
     cached_lease_count: AtomicUsize,
     pub(crate) stale_recall_limit: RateLimit,
     pub(crate) silence_report_limit: RateLimit,
-    /// Wakes the worker.
     pub(crate) worker_wake: Notify,
     /// Notified when the last acquisition has ended.
     pub(crate) drained: Notify,
@@ -261,7 +260,6 @@ impl ClientInner {
         AcquisitionId::counter_of(id, &self.id).map(|count| self.id.acquisition(count))
     }
 
-    /// The acquisition with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Acquisition>> {
         let count = AcquisitionId::counter_of(id, &self.id)?;
         self.registry().get(count)
@@ -311,7 +309,6 @@ impl ClientInner {
         locks::lock(&self.cached_locks).find_or_add(lock, new)
     }
 
-    /// The cached locks of a slot.
     pub(crate) fn cached_locks_in(&self, slot: Slot) -> Vec<Arc<CachedLock>> {
         locks::lock(&self.cached_locks).in_slot(slot)
     }

@@ -36,7 +36,6 @@ pub(crate) struct AcquisitionRegistry {
     failed: bool,
 }
 
-/// The waiters of this client in one slot.
 #[derive(Debug)]
 struct SlotWaiters {
     /// The numbers of their acquisitions.

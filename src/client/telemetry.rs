@@ -1,5 +1,3 @@
-//! Events and metrics of a client's requests and leases.
-
 use std::error::Error as StdError;
 use std::time::Duration;
 
@@ -22,49 +20,37 @@ pub(crate) fn describe() {
     crate::router::telemetry::describe();
     #[cfg(feature = "metrics")]
     {
-        use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+        use metrics::counter;
 
-        describe_histogram!(
-            "rwlease_acquire_seconds",
-            Unit::Seconds,
-            "Requests for a lock, from the call to its outcome"
-        );
-        describe_histogram!("rwlease_wait_seconds", Unit::Seconds, "Time in a lock's queue");
-        describe_counter!("rwlease_handoffs_total", "Grants to requests that waited");
-        describe_histogram!(
-            "rwlease_hold_seconds",
-            Unit::Seconds,
-            "Holds, from the grant to their end"
-        );
-        describe_counter!("rwlease_renewals_total", "Renewals of leases");
-        describe_histogram!(
-            "rwlease_renewal_seconds",
-            Unit::Seconds,
-            "Round trips of renewals that were answered"
-        );
-        describe_counter!("rwlease_leases_at_risk_total", "Leases that came to be at risk");
-        describe_counter!("rwlease_lease_losses_total", "Leases that were lost");
+        crate::telemetry::describe_metrics! {
+            histogram "rwlease_acquire_seconds" "Requests for a lock, from the call to its outcome";
+            histogram "rwlease_wait_seconds" "Time in a lock's queue";
+            counter "rwlease_handoffs_total" "Grants to requests that waited";
+            histogram "rwlease_hold_seconds" "Holds, from the grant to their end";
+            counter "rwlease_renewals_total" "Renewals of leases";
+            histogram "rwlease_renewal_seconds" "Round trips of renewals that were answered";
+            counter "rwlease_leases_at_risk_total" "Leases that came to be at risk";
+            counter "rwlease_lease_losses_total" "Leases that were lost";
+            counter "rwlease_releases_total" "Releases";
+            counter "rwlease_pushes_total" "Grants that came by push";
+            gauge "rwlease_clients" "Clients of this process: 1 until the client ends";
+        }
         // A rate counts only from a series' first sample.
         for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
             for reason in ["not_held", "expired", "client_failed"] {
-                metrics::counter!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason)
+                counter!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason)
                     .increment(0);
             }
-            metrics::counter!("rwlease_leases_at_risk_total", "mode" => mode).increment(0);
+            counter!("rwlease_leases_at_risk_total", "mode" => mode).increment(0);
             for source in ["push", "reply"] {
-                metrics::counter!("rwlease_handoffs_total", "mode" => mode, "source" => source)
-                    .increment(0);
+                counter!("rwlease_handoffs_total", "mode" => mode, "source" => source).increment(0);
             }
         }
-        metrics::counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
-        describe_counter!("rwlease_releases_total", "Releases");
-        describe_counter!("rwlease_pushes_total", "Grants that came by push");
-        describe_gauge!("rwlease_clients", "Clients of this process: 1 until the client ends");
+        counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
         crate::client::cache::telemetry::describe();
     }
 }
 
-/// Emits the note of a transition.
 pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
     match note {
         TelemetryEvent::Queued { mode, server, ahead } => emit_queued(lock, mode, &server, ahead),
@@ -90,13 +76,8 @@ pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
 pub(crate) fn acquire_span(lock: &LockKey, mode: LockMode) -> Span {
     let mode = mode_label(mode);
     debug_span!(
-        "rwlease.acquire",
-        lock = %lock.name,
-        slot = %lock.slot,
-        mode,
-        server = Empty,
-        outcome = Empty,
-        seconds = Empty,
+        "rwlease.acquire", lock = %lock.name, slot = %lock.slot, mode, server = Empty,
+        outcome = Empty, seconds = Empty,
     )
 }
 
@@ -110,10 +91,7 @@ pub(crate) fn record_outcome(span: &Span, mode: LockMode, outcome: &'static str,
     span.record("outcome", outcome);
     span.record("seconds", took.as_secs_f64());
     record_duration_labeled!("rwlease_acquire_seconds", took, "mode" => mode_label(mode), "outcome" => outcome, [
-        ("read", "granted"),
-        ("write", "granted"),
-        ("read", "busy"),
-        ("write", "busy"),
+        ("read", "granted"), ("write", "granted"), ("read", "busy"), ("write", "busy"),
     ]);
 }
 
@@ -127,13 +105,7 @@ pub(crate) fn emit_unanswered(
     let (mode, seconds) = (mode_label(mode), silence.as_secs_f64());
     let error = failure.map(|failure| display(ErrorChain(failure)));
     lock_event!(
-        warn,
-        lock,
-        name: "rwlease.unanswered",
-        mode,
-        seconds,
-        error,
-        "request has no reply yet",
+        warn, lock, name: "rwlease.unanswered", mode, seconds, error, "request has no reply yet",
     );
 }
 
@@ -141,13 +113,7 @@ pub(crate) fn emit_unanswered(
 fn emit_queued(lock: &LockKey, mode: LockMode, server: &Address, ahead: u64) {
     let mode = mode_label(mode);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.wait",
-        mode,
-        %server,
-        ahead,
-        outcome = "queued",
+        debug, lock, name: "rwlease.wait", mode, %server, ahead, outcome = "queued",
         "waiting in the queue",
     );
 }
@@ -156,13 +122,7 @@ fn emit_queued(lock: &LockKey, mode: LockMode, server: &Address, ahead: u64) {
 pub(crate) fn record_wait(lock: &LockKey, mode: LockMode, outcome: &'static str, took: Duration) {
     let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.wait",
-        mode,
-        outcome,
-        seconds,
-        "wait in the queue ended",
+        debug, lock, name: "rwlease.wait", mode, outcome, seconds, "wait in the queue ended",
     );
     record_duration!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
 }
@@ -183,16 +143,8 @@ pub(crate) fn record_grant(
         GrantSource::Push => "push",
     };
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.grant",
-        mode,
-        %server,
-        token,
-        outcome = "granted",
-        source,
-        seconds = took().as_secs_f64(),
-        "lock granted",
+        debug, lock, name: "rwlease.grant", mode, %server, token, outcome = "granted", source,
+        seconds = took().as_secs_f64(), "lock granted",
     );
     if waited {
         count_event!("rwlease_handoffs_total", "mode" => mode, "source" => source);
@@ -203,12 +155,7 @@ pub(crate) fn record_grant(
 fn emit_grant_expired(lock: &LockKey, mode: LockMode, server: &Address) {
     let mode = mode_label(mode);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.grant",
-        mode,
-        %server,
-        outcome = "late",
+        debug, lock, name: "rwlease.grant", mode, %server, outcome = "late",
         "grant arrived after its lease had ended",
     );
 }
@@ -244,13 +191,7 @@ fn record_renewal(
 fn emit_renewal_failed(lock: &LockKey, mode: LockMode, error: &str) {
     let mode = mode_label(mode);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.renew",
-        mode,
-        outcome = "failed",
-        error,
-        "renewal failed",
+        debug, lock, name: "rwlease.renew", mode, outcome = "failed", error, "renewal failed",
     );
     count_event!("rwlease_renewals_total", "outcome" => "failed");
 }
@@ -259,12 +200,7 @@ fn emit_renewal_failed(lock: &LockKey, mode: LockMode, error: &str) {
 fn record_risk(lock: &LockKey, mode: LockMode, token: u64, left: Duration) {
     let (mode, seconds_left) = (mode_label(mode), left.as_secs_f64());
     lock_event!(
-        warn,
-        lock,
-        name: "rwlease.at_risk",
-        mode,
-        token,
-        seconds_left,
+        warn, lock, name: "rwlease.at_risk", mode, token, seconds_left,
         "lease at risk: it is not being renewed",
     );
     count_event!("rwlease_leases_at_risk_total", "mode" => mode);
@@ -274,41 +210,25 @@ fn record_risk(lock: &LockKey, mode: LockMode, token: u64, left: Duration) {
 pub(crate) fn record_loss(loss: &LeaseLoss, reason: &'static str) {
     let (mode, seconds) = (mode_label(loss.mode), loss.held_for.as_secs_f64());
     warn!(
-        name: "rwlease.lost",
-        lock = %loss.lock,
-        slot = %loss.slot,
-        mode,
-        token = loss.fencing_token.map_or(0, u64::from),
-        reason,
-        seconds,
-        "lease lost",
+        name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, mode,
+        token = loss.fencing_token.map_or(0, u64::from), reason, seconds, "lease lost",
     );
     count_event!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason);
     record_hold(loss.mode, "lost", loss.held_for);
 }
 
-/// The listener for losses panicked.
 pub(crate) fn emit_listener_panicked(loss: &LeaseLoss, error: &str) {
     error!(
-        name: "rwlease.callback",
-        callback = "on_lease_lost",
-        lock = %loss.lock,
-        slot = %loss.slot,
-        outcome = "panicked",
-        error,
-        "callback panicked",
+        name: "rwlease.callback", callback = "on_lease_lost", lock = %loss.lock, slot = %loss.slot,
+        outcome = "panicked", error, "callback panicked",
     );
 }
 
 /// The listener for losses is too far behind and is not called for this loss.
 pub(crate) fn loss_unreported(loss: &LeaseLoss) {
     error!(
-        name: "rwlease.callback",
-        callback = "on_lease_lost",
-        lock = %loss.lock,
-        slot = %loss.slot,
-        outcome = "behind",
-        "callback not called: it is too far behind",
+        name: "rwlease.callback", callback = "on_lease_lost", lock = %loss.lock, slot = %loss.slot,
+        outcome = "behind", "callback not called: it is too far behind",
     );
 }
 
@@ -317,20 +237,14 @@ pub(crate) fn client_failed(client: &ClientId, failure: &ClientFailure) {
     match failure {
         ClientFailure::TaskPanicked { task, message } => {
             error!(
-                name: "rwlease.client",
-                %client,
-                task,
-                outcome = "panicked",
-                error = message.as_str(),
-                "client failed: one of its tasks panicked",
+                name: "rwlease.client", %client, task, outcome = "panicked",
+                error = message.as_str(), "client failed: one of its tasks panicked",
             );
         }
         // At the end of a program this is usual.
         ClientFailure::RuntimeEnded => {
             debug!(
-                name: "rwlease.client",
-                %client,
-                outcome = "runtime_ended",
+                name: "rwlease.client", %client, outcome = "runtime_ended",
                 "client ended with its runtime",
             );
         }
@@ -360,24 +274,15 @@ pub(crate) fn emit_client_record(client: &ClientId, info: &ClientInfo, failure: 
         Some(_) => ("not_written", "record of the client not written"),
     };
     debug!(
-        name: "rwlease.client_record",
-        %client,
-        label,
-        host,
-        pid,
-        outcome,
-        error = failure.map(display),
-        "{message}",
+        name: "rwlease.client_record", %client, label, host, pid, outcome,
+        error = failure.map(display), "{message}",
     );
 }
 
 /// A query could not read the record of a client.
 pub(crate) fn emit_record_unread(client: &ClientId, error: &Error) {
     debug!(
-        name: "rwlease.client_record",
-        %client,
-        outcome = "not_read",
-        %error,
+        name: "rwlease.client_record", %client, outcome = "not_read", %error,
         "record of a client not read",
     );
 }
@@ -385,10 +290,7 @@ pub(crate) fn emit_record_unread(client: &ClientId, error: &Error) {
 /// A hold has ended.
 pub(crate) fn record_hold(mode: LockMode, outcome: &'static str, took: Duration) {
     record_duration_labeled!("rwlease_hold_seconds", took, "mode" => mode_label(mode), "outcome" => outcome, [
-        ("read", "released"),
-        ("write", "released"),
-        ("read", "dropped"),
-        ("write", "dropped"),
+        ("read", "released"), ("write", "released"), ("read", "dropped"), ("write", "dropped"),
     ]);
 }
 
@@ -407,12 +309,7 @@ fn record_release(lock: &LockKey, server: &Address, ended: &ReleaseReply, took: 
     let seconds = took.as_secs_f64();
     lock_event!(debug, lock, name: "rwlease.release", %server, outcome, seconds, "{message}");
     count_labeled!("rwlease_releases_total", "outcome" => outcome, [
-        "released",
-        "kept",
-        "left_queue",
-        "force_released",
-        "not_found",
-        "upgrade_granted",
+        "released", "kept", "left_queue", "force_released", "not_found", "upgrade_granted",
     ]);
 }
 
@@ -427,11 +324,7 @@ pub(crate) fn emit_release_failed(lock: &str, slot: Slot, error: &Error) {
 fn emit_change_rejected(lock: &LockKey, error: &Error) {
     let error = ErrorChain(error);
     lock_event!(
-        warn,
-        lock,
-        name: "rwlease.lease_change",
-        outcome = "rejected",
-        %error,
+        warn, lock, name: "rwlease.lease_change", outcome = "rejected", %error,
         "change of the lease rejected",
     );
 }

@@ -1,5 +1,3 @@
-//! A clock that is moved by hand.
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,5 +1,3 @@
-//! Accepting a lock that another client transferred.
-
 use std::future::IntoFuture;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,10 +7,9 @@ use futures::future::BoxFuture;
 use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy};
 use rwlease_core::protocol::{Fsync, LockKind, LockMode};
 
-use crate::client::ClientHandle;
-use crate::client::acquire_task;
 use crate::client::config::check_options;
 use crate::client::transfer::TransferredLease;
+use crate::client::{ClientHandle, acquire_task};
 use crate::error::{AddContext, Result};
 use crate::lock::guard::{Hold, ReadGuard, ReleaseOutcome, WriteGuard, fencing_token};
 use crate::lock::lease::Lease;

@@ -1,5 +1,3 @@
-//! A client of one cluster. Users get all locks from it.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +10,7 @@ use rwlease_core::protocol::ClientId;
 use crate::backend::Connector;
 use crate::client::acquisition::Acquisition;
 use crate::client::config::ClientConfig;
-use crate::client::telemetry;
-use crate::client::worker;
-use crate::client::{ClientHandle, ClientInner};
+use crate::client::{ClientHandle, ClientInner, telemetry, worker};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::accept_transfer::AcceptTransfer;
@@ -372,11 +368,8 @@ impl Drop for GivingUp<'_> {
 fn random_id() -> Result<[u8; 11]> {
     let mut random = [0; 11];
     getrandom::fill(&mut random).map_err(|error| {
-        Error::new(
-            ErrorKind::Unavailable,
-            "the system returned no random bytes for the id of the client",
-        )
-        .with_source(error)
+        let message = "the system returned no random bytes for the id of the client";
+        Error::new(ErrorKind::Unavailable, message).with_source(error)
     })?;
     Ok(random)
 }
@@ -385,11 +378,7 @@ debug_fields!(|client| Client { settings: client.client.settings, .. });
 
 /// Fails outside of a tokio runtime, which the library's tasks need.
 pub(crate) fn on_tokio() -> Result<()> {
-    match tokio::runtime::Handle::try_current() {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            Err(Error::invalid("a client needs a tokio runtime; make it within one")
-                .with_source(error))
-        }
-    }
+    tokio::runtime::Handle::try_current().map(drop).map_err(|error| {
+        Error::invalid("a client needs a tokio runtime; make it within one").with_source(error)
+    })
 }

@@ -1,5 +1,3 @@
-//! Guards, which release the lease.
-
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -7,9 +5,8 @@ use rwlease_core::acquisition::{AcquisitionEvent, WaitPolicy};
 use rwlease_core::protocol::{LockMode, ReleaseReply, ReleaseRequest, parse_reply};
 use rwlease_core::time::LocalInstant;
 
-use crate::client::acquire_task;
-use crate::client::telemetry;
 use crate::client::transfer::renew_and_drain;
+use crate::client::{acquire_task, telemetry};
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
@@ -454,7 +451,6 @@ guard! {
 
 impl ReadGuard {
     fencing_token!();
-
     release!();
 
     /// Turns the read into a write, with a new token. It waits until the other readers have
@@ -514,15 +510,12 @@ impl ReadGuard {
     }
 
     into_transfer!();
-
     let_expire!();
 }
 
 impl WriteGuard {
     fencing_token!();
-
     release!();
-
     cancel_at_least!();
 
     /// Turns the write into a read without releasing the lock in between. One round trip.
@@ -559,24 +552,18 @@ impl WriteGuard {
     }
 
     into_transfer!();
-
     let_expire!();
 }
 
 impl MutexGuard {
     fencing_token!();
-
     release!();
-
     cancel_at_least!();
-
     into_transfer!();
-
     let_expire!();
 }
 
 impl SetNxMutexGuard {
     release!();
-
     let_expire!();
 }

@@ -12,9 +12,8 @@ use rwlease_core::slot::Slot;
 use rwlease_core::time::LocalInstant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
-use crate::client::{acquire_task, manual_renewal};
+use crate::client::{ClientInner, acquire_task, manual_renewal};
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::fencing_token::FencingToken;
 use crate::health::catch;

@@ -1,5 +1,3 @@
-//! Listing of the locks on the servers.
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 

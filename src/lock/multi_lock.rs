@@ -1,5 +1,3 @@
-//! Several locks at once, all or none.
-
 use std::future::IntoFuture;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,9 +9,8 @@ use rwlease_core::acquisition::{AcquisitionEvent, LeaseOptions, RenewalPolicy, W
 use rwlease_core::protocol::{Confirmation, LockKey, LockKind, LockMode};
 use rwlease_core::time::LocalInstant;
 
-use crate::client::acquire_task;
 use crate::client::config::check_options;
-use crate::client::{ClientHandle, ClientInner};
+use crate::client::{ClientHandle, ClientInner, acquire_task};
 use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};
@@ -255,9 +252,7 @@ fn with_a_lock(error: Error, lock: Option<&RequestedLock>) -> Error {
 
 /// The locks in the order of their keys, without duplicates.
 fn in_order(mut named: Vec<RequestedLock>) -> Result<Vec<RequestedLock>> {
-    if named.is_empty() {
-        return Err(Error::invalid("no lock is named; name at least one"));
-    }
+    Error::ensure(!named.is_empty(), || "no lock is named; name at least one")?;
     // The sort is stable. For one key the write comes first, and stands for both.
     named.sort_by(|(one, mode), (other, other_mode)| {
         let read_last = (*mode == LockMode::Read).cmp(&(*other_mode == LockMode::Read));

@@ -1,8 +1,4 @@
-//! The mutex: the write side of the fair lock.
-
 use std::sync::Arc;
-
-use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
 use crate::error::Result;
@@ -66,15 +62,7 @@ impl Mutex {
         &self.lock
     }
 
-    /// Returns the name of the mutex, as given.
-    pub fn name(&self) -> &str {
-        self.lock.name()
-    }
-
-    /// Returns the slot of the key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot()
-    }
+    name_and_slot!("mutex", lock.lock);
 }
 
 debug_fields!(|mutex| Mutex { name: mutex.name(), slot: mutex.slot(), .. });

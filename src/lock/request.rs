@@ -283,11 +283,11 @@ impl<'a, G: Guard> Acquire<'a, G> {
 impl<G: Guard> Acquire<'_, G> {
     fn check(&self) -> Result<()> {
         let is_two_key = self.lock.second_key.is_some();
-        if self.options.at_least.is_some() && (is_two_key || !G::HAS_AT_LEAST) {
-            return Err(Error::invalid(
-                "`at_least` needs a write of an `RwLock` or of a `Mutex`; remove it",
-            ));
-        }
+        let has_at_least = G::HAS_AT_LEAST && !is_two_key;
+        Error::ensure(
+            has_at_least || self.options.at_least.is_none(),
+            || "`at_least` needs a write of an `RwLock` or of a `Mutex`; remove it",
+        )?;
         check_options(&self.options)?;
         self.wait.check()
     }

@@ -1,5 +1,3 @@
-//! Retry policies: how often to try again, and for how long.
-
 use std::time::Duration;
 
 use rwlease_core::acquisition::config::MIN_BLAMED_SILENCE;

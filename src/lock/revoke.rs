@@ -1,5 +1,3 @@
-//! Taking a lock from its holders.
-
 use std::time::Duration;
 
 use rwlease_core::protocol::{

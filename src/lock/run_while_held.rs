@@ -1,5 +1,3 @@
-//! Runs a closure while a lock is held.
-
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;

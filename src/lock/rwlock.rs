@@ -1,9 +1,6 @@
-//! The read/write lock.
-
 use std::sync::Arc;
 
 use rwlease_core::protocol::{LockKey, LockKind};
-use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
 use crate::error::Result;
@@ -280,15 +277,7 @@ impl RwLock {
         FencedValue::new(self, name.as_ref())
     }
 
-    /// Returns the lock's name, as given.
-    pub fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    /// Returns the slot of the lock's key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot
-    }
+    name_and_slot!("lock", lock);
 }
 
 debug_fields!(|lock| RwLock { name: lock.name(), slot: lock.slot(), .. });

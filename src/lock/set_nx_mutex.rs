@@ -1,10 +1,7 @@
-//! The mutex of client libraries in all languages: one string key, by `SET key value NX PX`.
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use rwlease_core::protocol::{InspectSetNxRequest, LockKey, LockKind};
-use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
 use crate::error::Result;
@@ -128,15 +125,7 @@ impl SetNxMutex {
         Ok(held.is_some_and(|held| held.value == value.as_ref()))
     }
 
-    /// Returns the mutex's name, as given.
-    pub fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    /// Returns the slot of the mutex's key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot
-    }
+    name_and_slot!("mutex", lock);
 }
 
 debug_fields!(|mutex| SetNxMutex { name: mutex.name(), slot: mutex.slot(), .. });

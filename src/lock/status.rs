@@ -1,5 +1,3 @@
-//! The status of a read/write lock: its holders and waiters.
-
 mod waiter_merge;
 
 use std::future::IntoFuture;

@@ -1,5 +1,3 @@
-//! A held lock as text, for another client to accept.
-
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};

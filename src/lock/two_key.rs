@@ -1,5 +1,3 @@
-//! The two-key read/write lock, for use beside older fleets.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +6,8 @@ use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use rwlease_core::protocol::{LockKey, LockKind, LockMode};
 use rwlease_core::slot::Slot;
 
-use crate::client::ClientHandle;
-use crate::client::acquire_task;
 use crate::client::config::check_lease;
+use crate::client::{ClientHandle, acquire_task};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{AddContext, Error, Result};
@@ -81,16 +78,14 @@ impl TwoKeyRwLock {
     ) -> Result<Self> {
         let (read, write) = (read_key.as_ref(), write_key.as_ref());
         let slot = Slot::of_all([read, write])?;
-        if read == write {
-            return Err(Error::invalid(
-                "the keys of the readers and of the writer are equal; use two keys",
-            ));
-        }
-        if !locks.client.settings.confirmation.is_empty() {
-            return Err(Error::invalid(
-                "a two-key lock cannot be confirmed; use a client without `min_replicas` and `fsync`",
-            ));
-        }
+        Error::ensure(
+            read != write,
+            || "the keys of the readers and of the writer are equal; use two keys",
+        )?;
+        Error::ensure(
+            locks.client.settings.confirmation.is_empty(),
+            || "a two-key lock cannot be confirmed; use a client without `min_replicas` and `fsync`",
+        )?;
         let name: Arc<str> = format!("{}, {}", read.escape_ascii(), write.escape_ascii()).into();
         let [read, write] = [read, write].map(Bytes::copy_from_slice);
         let lock = |key: &Bytes, other_key: &Bytes| LockKey {

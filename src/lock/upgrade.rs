@@ -1,5 +1,3 @@
-//! Upgrades from read to write.
-
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::IntoFuture;

@@ -30,11 +30,10 @@ impl WaitOptions {
 
     /// As [`check`](Self::check), for a request that tries once.
     pub(crate) fn check_try(&self) -> Result<()> {
-        if self.retry.is_some() {
-            return Err(Error::invalid(
-                "a request that tries once has no `retry_policy`; remove it",
-            ));
-        }
+        Error::ensure(
+            self.retry.is_none(),
+            || "a request that tries once has no `retry_policy`; remove it",
+        )?;
         self.check()
     }
 
@@ -79,13 +78,10 @@ impl WaitOptions {
 
 /// Checks the time limit of a request. Within no time no server can reply.
 pub(crate) fn check_timeout(timeout: Option<Duration>) -> Result<()> {
-    match timeout {
-        Some(Duration::ZERO) => Err(Error::invalid(
-            "the timeout must not be zero; to not wait for other holders, use `try_write`, \
-             `try_read`, `try_lock` or `try_acquire` without a timeout",
-        )),
-        _ => Ok(()),
-    }
+    Error::ensure(timeout != Some(Duration::ZERO), || {
+        "the timeout must not be zero; to not wait for other holders, use `try_write`, `try_read`, \
+         `try_lock` or `try_acquire` without a timeout"
+    })
 }
 
 /// A future that cancels the wait. (The mutex is never locked; it makes requests `Sync`.)

@@ -1,5 +1,3 @@
-//! Events and metrics of servers and connections.
-
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -18,42 +16,32 @@ use crate::telemetry::{
 pub(crate) fn describe() {
     #[cfg(feature = "metrics")]
     {
-        use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
-
-        describe_counter!("rwlease_redirects_total", "MOVED and ASK that were followed");
-        describe_counter!("rwlease_refreshes_total", "Fetches of the slot map");
-        describe_counter!("rwlease_master_changes_total", "New masters that sentinels reported");
+        crate::telemetry::describe_metrics! {
+            counter "rwlease_redirects_total" "MOVED and ASK that were followed";
+            counter "rwlease_refreshes_total" "Fetches of the slot map";
+            counter "rwlease_master_changes_total" "New masters that sentinels reported";
+            histogram "rwlease_connect_seconds"
+                "Connections that were opened or could not be, from the dial to its outcome";
+            counter "rwlease_attempts_total" "Attempts to have a call answered by a server";
+            gauge "rwlease_commands_in_flight"
+                "Commands that were sent to a server and are waited for";
+            gauge "rwlease_commands_queued"
+                "Commands that wait in this process for their turn to be sent to a server";
+            counter "rwlease_subscriptions_total"
+                "Subscriptions that began, ended, were lost or were rejected";
+        }
         metrics::counter!("rwlease_master_changes_total").increment(0);
         metrics::counter!("rwlease_refreshes_total", "outcome" => "failed").increment(0);
         for kind in ["moved", "ask"] {
             metrics::counter!("rwlease_redirects_total", "kind" => kind).increment(0);
         }
-        describe_histogram!(
-            "rwlease_connect_seconds",
-            Unit::Seconds,
-            "Connections that were opened or could not be, from the dial to its outcome"
-        );
-        describe_counter!("rwlease_attempts_total", "Attempts to have a call answered by a server");
         for outcome in ["no_reply", "connection_lost"] {
             metrics::counter!("rwlease_attempts_total", "outcome" => outcome).increment(0);
         }
-        describe_gauge!(
-            "rwlease_commands_in_flight",
-            "Commands that were sent to a server and are waited for"
-        );
-        describe_gauge!(
-            "rwlease_commands_queued",
-            "Commands that wait in this process for their turn to be sent to a server"
-        );
-        describe_counter!(
-            "rwlease_subscriptions_total",
-            "Subscriptions that began, ended, were lost or were rejected"
-        );
         metrics::counter!("rwlease_subscriptions_total", "outcome" => "lost").increment(0);
     }
 }
 
-/// A server redirected a call.
 pub(crate) fn record_redirect(slot: Slot, kind: &'static str, server: &Address, to: &Address) {
     debug!(name: "rwlease.redirect", %slot, %server, %to, outcome = kind, "call redirected");
     count_event!("rwlease_redirects_total", "kind" => kind);
@@ -97,7 +85,6 @@ pub(crate) fn record_master_change(from: &Address, to: &Address, epoch: u64) {
     count_event!("rwlease_master_changes_total");
 }
 
-/// A sentinel is subscribed to.
 pub(crate) fn emit_sentinel_subscribed(server: &Address) {
     debug!(name: "rwlease.sentinel", %server, outcome = "subscribed", "subscribed to the sentinel");
 }
@@ -141,22 +128,11 @@ pub(crate) fn record_dial(
     record_duration!("rwlease_connect_seconds", took, "kind" => kind, "outcome" => outcome);
 }
 
-/// A call was attempted at a server.
 pub(crate) fn record_attempt(slot: Slot, server: &Address, outcome: &'static str) {
     trace!(name: "rwlease.attempt", %slot, %server, outcome, "attempt of a call ended");
     count_labeled!("rwlease_attempts_total", "outcome" => outcome, [
-        "replied",
-        "delifeq_miss",
-        "moved",
-        "ask",
-        "noscript",
-        "retryable",
-        "rejected",
-        "malformed",
-        "not_connected",
-        "not_sent",
-        "no_reply",
-        "connection_lost",
+        "replied", "delifeq_miss", "moved", "ask", "noscript", "retryable", "rejected", "malformed",
+        "not_connected", "not_sent", "no_reply", "connection_lost",
     ]);
 }
 
@@ -211,14 +187,9 @@ pub(crate) fn record_subscription_lost(server: &Address, slot: Slot) {
     count_event!("rwlease_subscriptions_total", "outcome" => "lost");
 }
 
-/// The server rejected a subscription.
 pub(crate) fn record_subscribe_rejected(server: &Address, slot: Slot, error: &dyn Display) {
     debug!(
-        name: "rwlease.subscribe",
-        %slot,
-        %server,
-        outcome = "rejected",
-        %error,
+        name: "rwlease.subscribe", %slot, %server, outcome = "rejected", %error,
         "subscription rejected",
     );
     count_event!("rwlease_subscriptions_total", "outcome" => "rejected");
@@ -227,10 +198,7 @@ pub(crate) fn record_subscribe_rejected(server: &Address, slot: Slot, error: &dy
 /// A connection that carries subscriptions broke.
 pub(crate) fn emit_subscription_connection_lost(server: &Address, error: &dyn Display) {
     debug!(
-        name: "rwlease.subscribe",
-        %server,
-        outcome = "failed",
-        %error,
+        name: "rwlease.subscribe", %server, outcome = "failed", %error,
         "connection for subscriptions failed",
     );
 }

@@ -6,11 +6,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
+use redis::aio::MultiplexedConnection as Connection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
     FromRedisValue, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
-    TlsCertificates, Value,
+    RedisResult, TlsCertificates, Value,
 };
 
 use super::access_error::access_error;
@@ -255,12 +255,12 @@ impl Prober {
         UrlTarget { address: seed.clone(), resolved: resolve(seed).await, who }
     }
 
-    pub async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
+    pub async fn open(&self, address: &Address) -> RedisResult<Connection> {
         let Address { host, port } = address.clone();
         if port == 0 {
             return Err((ErrorKind::InvalidClientConfig, NO_PORT).into());
         }
-        let info = |address: ConnectionAddr| -> Result<ConnectionInfo, RedisError> {
+        let info = |address: ConnectionAddr| -> RedisResult<ConnectionInfo> {
             Ok(address.into_connection_info()?.set_redis_settings(self.session.clone()))
         };
         let client = match &self.certificates {
@@ -331,7 +331,7 @@ impl Prober {
         role: &Role,
         is_cluster: bool,
         origin: Instant,
-    ) -> Result<NodeFacts, RedisError> {
+    ) -> RedisResult<NodeFacts> {
         let connection = &mut self.open(address).await?;
         let mut facts =
             NodeFacts { clock: clock(connection, origin).await?, ..NodeFacts::default() };
@@ -353,9 +353,9 @@ impl Prober {
 impl NodeFacts {
     async fn probe_cluster(
         &mut self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         address: &Address,
-    ) -> Result<(), RedisError> {
+    ) -> RedisResult<()> {
         self.map = match query(connection, "CLUSTER SLOTS").await {
             // The user lacks a right, which `try_needed` finds.
             Err(error) if is_refused(&error) => Vec::new(),
@@ -378,9 +378,9 @@ impl NodeFacts {
     /// Returns a setting of the server. `None` if the server does not report it.
     async fn setting(
         &mut self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         name: &str,
-    ) -> Result<Option<String>, RedisError> {
+    ) -> RedisResult<Option<String>> {
         let words = format!("{CONFIG_GET} {name}");
         let pairs: Option<BTreeMap<String, String>> =
             self.try_query_as(CONFIG_GET, connection, &words).await?;
@@ -408,7 +408,7 @@ pub enum Mode {
     Unknown,
 }
 
-pub async fn mode(connection: &mut MultiplexedConnection) -> Mode {
+pub async fn mode(connection: &mut Connection) -> Mode {
     let info: Option<String> = query(connection, "INFO").await.ok();
     info.map_or(Mode::Unknown, |info| Mode::of(&fields(&info)))
 }
@@ -431,23 +431,20 @@ pub fn is_alone(error: &RedisError) -> bool {
     is_unknown(error) || error.to_string().contains("cluster support disabled")
 }
 
-pub async fn query<T: FromRedisValue>(
-    connection: &mut MultiplexedConnection,
-    words: &str,
-) -> Result<T, RedisError> {
+pub async fn query<T: FromRedisValue>(connection: &mut Connection, words: &str) -> RedisResult<T> {
     query_value(connection, words.split(' ')).await
 }
 
 pub async fn query_value<'a, T: FromRedisValue>(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     words: impl IntoIterator<Item = &'a str>,
-) -> Result<T, RedisError> {
+) -> RedisResult<T> {
     let mut command = Cmd::new();
     command.arg(words.into_iter().collect::<Vec<_>>());
     command.query_async(connection).await
 }
 
-async fn lua(connection: &mut MultiplexedConnection) -> LuaSupport {
+async fn lua(connection: &mut Connection) -> LuaSupport {
     match query::<i64>(connection, "EVAL return(redis.call('TIME')[1]) 0").await {
         Ok(seconds) if seconds > 0 => LuaSupport::Fine,
         Ok(_) => LuaSupport::NoTime,
@@ -458,10 +455,7 @@ async fn lua(connection: &mut MultiplexedConnection) -> LuaSupport {
     }
 }
 
-async fn clock(
-    connection: &mut MultiplexedConnection,
-    origin: Instant,
-) -> Result<Option<ClockOffset>, RedisError> {
+async fn clock(connection: &mut Connection, origin: Instant) -> RedisResult<Option<ClockOffset>> {
     let now = || origin.elapsed().as_micros() as i64;
     let mut ahead: Option<ClockOffset> = None;
     for _ in 0..CLOCK_SAMPLES {

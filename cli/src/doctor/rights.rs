@@ -1,7 +1,7 @@
 //! The rights that the user lacks. The best check of a right is to use it.
 
-use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, RedisError, Value};
+use redis::aio::MultiplexedConnection as Connection;
+use redis::{FromRedisValue, RedisError, RedisResult, Value};
 use rwlease::Slot;
 
 use super::finding::{Finding, Severity};
@@ -152,10 +152,10 @@ fn level_of(what_for: &str) -> Severity {
 impl NodeFacts {
     pub async fn try_needed(
         &mut self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         is_cluster: bool,
         prefix: &str,
-    ) -> Result<(), RedisError> {
+    ) -> RedisResult<()> {
         let key = format!("{prefix}rwlease-doctor");
         let is_of_cluster = |right: &str| right == ASKING || right == SLOTS;
         for (right, words) in
@@ -176,10 +176,10 @@ impl NodeFacts {
 
     pub async fn try_optional(
         &mut self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         role: &Role,
         prefix: &str,
-    ) -> Result<(), RedisError> {
+    ) -> RedisResult<()> {
         let record = format!("{prefix}client:rwlease-doctor");
         for name in [SET_RECORD, GET_RECORD] {
             let words = name.split(' ').map(|word| if word == KEY { &record } else { word });
@@ -201,11 +201,7 @@ impl NodeFacts {
     }
 
     /// Subscribes to a channel like those of waiters, publishes there, and leaves it.
-    async fn try_channel(
-        &mut self,
-        connection: &mut MultiplexedConnection,
-        role: &Role,
-    ) -> Result<(), RedisError> {
+    async fn try_channel(&mut self, connection: &mut Connection, role: &Role) -> RedisResult<()> {
         let slot = match role {
             Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
             _ => Slot::new(0),
@@ -224,10 +220,10 @@ impl NodeFacts {
 
     async fn try_right(
         &mut self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         name: &'static str,
         words: &str,
-    ) -> Result<(), RedisError> {
+    ) -> RedisResult<()> {
         if refusal(connection, words.split(' ')).await?.is_some() {
             self.denied_commands.push(name);
         }
@@ -237,9 +233,9 @@ impl NodeFacts {
     /// `None` if the user may not send that query, or the server does not serve it.
     pub async fn try_query<T: FromRedisValue>(
         &mut self,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         words: &'static str,
-    ) -> Result<Option<T>, RedisError> {
+    ) -> RedisResult<Option<T>> {
         self.try_query_as(words, connection, words).await
     }
 
@@ -247,9 +243,9 @@ impl NodeFacts {
     pub async fn try_query_as<T: FromRedisValue>(
         &mut self,
         name: &'static str,
-        connection: &mut MultiplexedConnection,
+        connection: &mut Connection,
         words: &str,
-    ) -> Result<Option<T>, RedisError> {
+    ) -> RedisResult<Option<T>> {
         match query(connection, words).await {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if is_refused(&error) => {
@@ -269,9 +265,9 @@ impl NodeFacts {
 /// The answer that the user lacks a right. After any other answer, an error too, it has the right.
 /// Fails if there is no answer.
 pub async fn refusal<'a>(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     words: impl IntoIterator<Item = &'a str>,
-) -> Result<Option<RedisError>, RedisError> {
+) -> RedisResult<Option<RedisError>> {
     match query_value::<Value>(connection, words).await {
         Err(error) if error.code().is_none() => Err(error),
         answer => Ok(answer.err().filter(is_refused)),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use redis::RedisError;
-use redis::aio::MultiplexedConnection;
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection as Connection;
 
 use super::access_error::access_error;
 use super::checks::{requires_good_replicas, survives_outage};
@@ -122,7 +122,7 @@ impl SentinelNode {
             lacks = lacking(connection, name).await?;
             Ok(says)
         };
-        let said: Result<_, RedisError> = said.await;
+        let said: RedisResult<_> = said.await;
         // After an error line of the server it answers, if not to this user.
         let is_away = said.as_ref().is_err_and(|error| error.code().is_none());
         let report = said.map_err(|error| error.to_string());
@@ -132,9 +132,9 @@ impl SentinelNode {
 
 /// The fields that a sentinel reports about the master, with the address that it gives to clients.
 async fn query_master_fields(
-    connection: &mut MultiplexedConnection,
+    connection: &mut Connection,
     name: &str,
-) -> Result<BTreeMap<String, String>, RedisError> {
+) -> RedisResult<BTreeMap<String, String>> {
     let mut says: BTreeMap<String, String> =
         match query(connection, &format!("SENTINEL MASTER {name}")).await {
             Err(error) if is_refused(&error) => BTreeMap::new(),
@@ -148,10 +148,7 @@ async fn query_master_fields(
     Ok(says)
 }
 
-async fn lacking(
-    connection: &mut MultiplexedConnection,
-    name: &str,
-) -> Result<Vec<Finding>, RedisError> {
+async fn lacking(connection: &mut Connection, name: &str) -> RedisResult<Vec<Finding>> {
     let mut lacking = Vec::new();
     for (right, words, what_for) in OPTIONAL {
         let words = words.split(' ').map(|word| if word == NAME { name } else { word });

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
-use redis::{RedisError, Value};
+use redis::aio::MultiplexedConnection as Connection;
+use redis::{RedisResult, Value};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
@@ -40,7 +40,7 @@ pub struct UrlTarget {
 }
 
 impl Prober {
-    pub async fn identify(&self, address: &Address) -> Result<ServerIdentities, RedisError> {
+    pub async fn identify(&self, address: &Address) -> RedisResult<ServerIdentities> {
         let connection = &mut self.open(address).await?;
         let mut who = self.cluster_identity(connection).await?;
         who.run_ids.extend(run_id(connection).await);
@@ -60,10 +60,7 @@ impl Prober {
         Ok(who)
     }
 
-    async fn cluster_identity(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<ServerIdentities, RedisError> {
+    async fn cluster_identity(&self, connection: &mut Connection) -> RedisResult<ServerIdentities> {
         let in_cluster = match query::<Value>(connection, "CLUSTER SLOTS").await {
             Ok(_) => Some(true),
             // A node of a cluster can hide the command.
@@ -85,7 +82,7 @@ impl Prober {
     }
 }
 
-async fn run_id(connection: &mut MultiplexedConnection) -> Option<String> {
+async fn run_id(connection: &mut Connection) -> Option<String> {
     let info: String = query(connection, "INFO server").await.ok()?;
     fields(&info).remove("run_id")
 }

@@ -1,5 +1,3 @@
-//! The guard of the acquired lock, or of the acquired permits.
-
 use std::time::Duration;
 
 use rwlease::guard::Guard;
@@ -26,10 +24,10 @@ impl HeldGuard {
         target: &LockTarget,
         args: &RunArgs,
         limit: Option<Duration>,
-    ) -> Result<HeldGuard, CliError> {
+    ) -> Result<Self, CliError> {
         let outcome = match limit {
-            Some(Duration::ZERO) => HeldGuard::try_acquire(target, args).await,
-            _ => HeldGuard::wait(target, args, limit).await.map(Some),
+            Some(Duration::ZERO) => Self::try_acquire(target, args).await,
+            _ => Self::wait(target, args, limit).await.map(Some),
         };
         match (outcome, target) {
             (Ok(Some(guard)), _) => Ok(guard),
@@ -46,59 +44,53 @@ impl HeldGuard {
         }
     }
 
-    async fn wait(
-        target: &LockTarget,
-        args: &RunArgs,
-        limit: Option<Duration>,
-    ) -> Result<HeldGuard> {
+    async fn wait(target: &LockTarget, args: &RunArgs, limit: Option<Duration>) -> Result<Self> {
         Ok(match target {
             LockTarget::Lock(lock) if args.read => {
-                HeldGuard::Read(with_options(lock.read(), args, limit).await?)
+                Self::Read(with_options(lock.read(), args, limit).await?)
             }
-            LockTarget::Lock(lock) => {
-                HeldGuard::Write(with_options(lock.write(), args, limit).await?)
-            }
+            LockTarget::Lock(lock) => Self::Write(with_options(lock.write(), args, limit).await?),
             LockTarget::Permits(semaphore, permits) => {
-                HeldGuard::Permits(with_options(semaphore.acquire(*permits), args, limit).await?)
+                Self::Permits(with_options(semaphore.acquire(*permits), args, limit).await?)
             }
         })
     }
 
-    async fn try_acquire(target: &LockTarget, args: &RunArgs) -> Result<Option<HeldGuard>> {
+    async fn try_acquire(target: &LockTarget, args: &RunArgs) -> Result<Option<Self>> {
         Ok(match target {
             LockTarget::Lock(lock) if args.read => {
-                try_with_options(lock.try_read(), args).await?.map(HeldGuard::Read)
+                try_with_options(lock.try_read(), args).await?.map(Self::Read)
             }
             LockTarget::Lock(lock) => {
-                try_with_options(lock.try_write(), args).await?.map(HeldGuard::Write)
+                try_with_options(lock.try_write(), args).await?.map(Self::Write)
             }
             LockTarget::Permits(semaphore, permits) => {
                 let request = semaphore.try_acquire(*permits);
-                try_with_options(request, args).await?.map(HeldGuard::Permits)
+                try_with_options(request, args).await?.map(Self::Permits)
             }
         })
     }
 
     pub fn lease(&self) -> &Lease {
         match self {
-            HeldGuard::Read(guard) => guard,
-            HeldGuard::Write(guard) => guard,
-            HeldGuard::Permits(guard) => guard,
+            Self::Read(guard) => guard,
+            Self::Write(guard) => guard,
+            Self::Permits(guard) => guard,
         }
     }
 
     /// Lets the release free the lock, also with `--at-least`: its command was not run.
     pub fn cancel_at_least(&self) {
-        if let HeldGuard::Write(guard) = self {
+        if let Self::Write(guard) = self {
             guard.cancel_at_least();
         }
     }
 
     pub async fn into_transfer(self) -> Result<LeaseTransfer, CliError> {
         Ok(match self {
-            HeldGuard::Read(guard) => guard.into_transfer().await?,
-            HeldGuard::Write(guard) => guard.into_transfer().await?,
-            HeldGuard::Permits(_) => {
+            Self::Read(guard) => guard.into_transfer().await?,
+            Self::Write(guard) => guard.into_transfer().await?,
+            Self::Permits(_) => {
                 return Err(CliError::new(
                     USAGE,
                     "--permits cannot be used with --transfer; leave out one of them",
@@ -109,18 +101,18 @@ impl HeldGuard {
 
     pub async fn release(self) -> Result<ReleaseOutcome> {
         match self {
-            HeldGuard::Read(guard) => guard.release().await,
-            HeldGuard::Write(guard) => guard.release().await,
-            HeldGuard::Permits(guard) => guard.release().await,
+            Self::Read(guard) => guard.release().await,
+            Self::Write(guard) => guard.release().await,
+            Self::Permits(guard) => guard.release().await,
         }
     }
 }
 
 impl From<TransferredGuard> for HeldGuard {
-    fn from(transferred: TransferredGuard) -> HeldGuard {
+    fn from(transferred: TransferredGuard) -> Self {
         match transferred {
-            TransferredGuard::Read(guard) => HeldGuard::Read(guard),
-            TransferredGuard::Write(guard) => HeldGuard::Write(guard),
+            TransferredGuard::Read(guard) => Self::Read(guard),
+            TransferredGuard::Write(guard) => Self::Write(guard),
         }
     }
 }

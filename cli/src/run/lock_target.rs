@@ -1,5 +1,3 @@
-//! The lock, or the permits, that `rwlease run` acquires.
-
 use rwlease::{Client, Result, RwLock, Semaphore};
 
 use crate::args::{PermitSpec, RunArgs};

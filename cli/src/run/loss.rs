@@ -70,7 +70,6 @@ impl<'a> LeaseMonitor<'a> {
 
 /// The evidence for the reason of a loss.
 pub struct LossEvidence {
-    /// Whether it was lost before its time.
     lost_before_deadline: bool,
     /// Whether its time was up.
     timed_out: bool,

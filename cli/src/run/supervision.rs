@@ -24,7 +24,6 @@ const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How the command ended.
 pub enum CommandEnd {
-    /// It was not run.
     NotRun(CliError),
     ByItself(ExitStatus),
     /// It ended while the lease was being lost: within the grace, or by SIGKILL.

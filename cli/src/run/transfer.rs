@@ -33,15 +33,13 @@ pub fn transfer_from_env(name: &str) -> Result<LeaseTransfer, CliError> {
             "{TRANSFER_VAR} does not hold a valid transfer; pass it on unchanged"
         ))
     })?;
-    match incoming.name() == name {
-        true => Ok(incoming),
-        false => {
-            let of = incoming.name();
-            let message =
-                format!("the transfer in {TRANSFER_VAR} is for the lock `{of}`; use that name");
-            Err(CliError::usage(message))
-        }
+    let of = incoming.name();
+    if of != name {
+        let message =
+            format!("the transfer in {TRANSFER_VAR} is for the lock `{of}`; use that name");
+        return Err(CliError::usage(message));
     }
+    Ok(incoming)
 }
 
 /// Accepts the transfer of the lock.

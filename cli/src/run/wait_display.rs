@@ -207,27 +207,24 @@ fn lock_holders(status: &LockStatus) -> String {
 }
 
 fn describe_lock(name: &str, client: &str, status: &LockStatus) -> String {
-    let holder = lock_holders(status);
-    let before = status.waiters.iter().position(|waiter| waiter.id.starts_with(client));
-    let before = match before {
-        Some(before) => format!("{before} before you"),
-        None if status.is_last() => format::with_noun(status.waiter_count, "waits", "wait"),
-        None => format!("more than {} before you", status.waiters.len()),
-    };
-    format!("waiting for {}: {holder}, {before}", format::escape_controls(name))
+    let ids: Vec<&str> = status.waiters.iter().map(|waiter| &*waiter.id).collect();
+    let before = before(client, &ids, status.waiter_count, status.is_last());
+    format!("waiting for {}: {}, {before}", format::escape_controls(name), lock_holders(status))
 }
 
 fn describe_semaphore(name: &str, client: &str, status: &SemaphoreStatus) -> String {
+    let ids: Vec<&str> = status.waiters.iter().map(|waiter| &*waiter.id).collect();
+    let before = before(client, &ids, status.waiter_count, status.is_last());
+    let (name, in_use) = (format::escape_controls(name), status.in_use);
     let limit = status.limit.unwrap_or(0);
-    let before = status.waiters.iter().position(|waiter| waiter.id.starts_with(client));
-    let before = match before {
+    format!("waiting for {name}: {in_use} of {limit} permits are in use, {before}")
+}
+
+/// The number of waiters before this client. `ids` are those on the first page.
+fn before(client: &str, ids: &[&str], waiters: u64, is_last: bool) -> String {
+    match ids.iter().position(|id| id.starts_with(client)) {
         Some(before) => format!("{before} before you"),
-        None if status.is_last() => format::with_noun(status.waiter_count, "waits", "wait"),
-        None => format!("more than {} before you", status.waiters.len()),
-    };
-    let in_use = status.in_use;
-    format!(
-        "waiting for {}: {in_use} of {limit} permits are in use, {before}",
-        format::escape_controls(name)
-    )
+        None if is_last => format::with_noun(waiters, "waits", "wait"),
+        None => format!("more than {} before you", ids.len()),
+    }
 }

@@ -1,5 +1,3 @@
-//! The time limit of a wait.
-
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};

@@ -1,12 +1,10 @@
-//! `rwlease status` of a read/write lock.
-
 use std::io::{self, Write};
 
 use rwlease::status::{Holder, Waiter};
 use rwlease::{LockStatus, RwLock};
 use serde_json::{Value, json};
 
-use super::{ALIGNED_RIGHT, Extent, HolderSummary, seconds, who};
+use super::{Entry, Extent, write_entries};
 use crate::format;
 
 /// Merges the pages.
@@ -35,15 +33,10 @@ pub fn print(out: &mut impl Write, lock: &RwLock, status: &LockStatus) -> io::Re
         lock.slot(),
         status.last_token.map_or(0, u64::from)
     )?;
-    let rows: Vec<[String; 7]> = (status.writer.iter().chain(&status.readers).map(holder_row))
-        .chain(status.upgrader.iter().map(|waiter| waiter_row(waiter, "upgrades")))
-        .chain(status.waiters.iter().map(|waiter| waiter_row(waiter, "waits")))
-        .collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let header = ["", "MODE", "ID", "SINCE", "LEFT", "TOKEN", "WHO"];
-    format::write_table(out, header, ALIGNED_RIGHT, &rows)
+    let entries = (status.writer.iter().chain(&status.readers).map(holder))
+        .chain(status.upgrader.iter().map(|upgrader| waiter(upgrader, "upgrades")))
+        .chain(status.waiters.iter().map(|other| waiter(other, "waits")));
+    write_entries(out, "MODE", entries)
 }
 
 /// What is held, in a word.
@@ -56,69 +49,46 @@ pub fn held(status: &LockStatus) -> String {
     }
 }
 
-pub fn holders(status: &LockStatus) -> Vec<HolderSummary<'_>> {
-    let holders = status.writer.iter().chain(&status.readers);
-    let summaries = holders.map(|holder| HolderSummary {
+pub fn holders(status: &LockStatus) -> Vec<Entry<'_>> {
+    status.writer.iter().chain(&status.readers).map(holder).collect()
+}
+
+fn holder(holder: &Holder) -> Entry<'_> {
+    Entry {
         id: &holder.id,
         client: holder.client.as_ref(),
-        held_for: holder.held_for,
-        lease_remaining: holder.lease_remaining,
-    });
-    summaries.collect()
+        state: match (holder.revoked, holder.cached) {
+            (true, _) => "revoked",
+            (false, true) => "cached",
+            (false, false) => "holds",
+        },
+        what: format::mode(holder.mode).into(),
+        since: holder.held_for,
+        left: holder.lease_remaining,
+        token: Some(holder.fencing_token),
+    }
 }
 
-fn holder_row(holder: &Holder) -> [String; 7] {
-    let state = match (holder.revoked, holder.cached) {
-        (true, _) => "revoked",
-        (false, true) => "cached",
-        (false, false) => "holds",
-    };
-    [
-        state.into(),
-        format::mode(holder.mode).into(),
-        format::escape_controls(&holder.id),
-        format::duration(holder.held_for),
-        format::duration(holder.lease_remaining),
-        holder.fencing_token.to_string(),
-        who(&holder.client),
-    ]
-}
-
-fn waiter_row(waiter: &Waiter, state: &str) -> [String; 7] {
-    let state = if waiter.ttl_remaining.is_zero() { "gone" } else { state };
-    [
-        state.into(),
-        format::mode(waiter.mode).into(),
-        format::escape_controls(&waiter.id),
-        format::duration(waiter.waiting_for),
-        format::duration(waiter.ttl_remaining),
-        String::new(),
-        who(&waiter.client),
-    ]
+fn waiter<'a>(waiter: &'a Waiter, state: &'static str) -> Entry<'a> {
+    Entry {
+        id: &waiter.id,
+        client: waiter.client.as_ref(),
+        state,
+        what: format::mode(waiter.mode).into(),
+        since: waiter.waiting_for,
+        left: waiter.ttl_remaining,
+        token: None,
+    }
 }
 
 pub fn to_json(lock: &RwLock, status: &LockStatus) -> Value {
-    let holder = |holder: &Holder| {
-        json!({
-            "id": holder.id,
-            "client": holder.client.as_ref().map(format::client_json),
-            "mode": format::mode(holder.mode),
-            "token": holder.fencing_token.get(),
-            "held_for": seconds(holder.held_for),
-            "lease_remaining": seconds(holder.lease_remaining),
-            "revoked": holder.revoked,
-            "cached": holder.cached,
-        })
+    let holder = |of: &Holder| {
+        let mut json = holder(of).to_json("mode");
+        json["revoked"] = of.revoked.into();
+        json["cached"] = of.cached.into();
+        json
     };
-    let waiter = |waiter: &Waiter| {
-        json!({
-            "id": waiter.id,
-            "client": waiter.client.as_ref().map(format::client_json),
-            "mode": format::mode(waiter.mode),
-            "waiting_for": seconds(waiter.waiting_for),
-            "ttl_remaining": seconds(waiter.ttl_remaining),
-        })
-    };
+    let waiter = |of: &Waiter| waiter(of, "").to_json("mode");
     json!({
         "kind": "lock",
         "name": lock.name(),

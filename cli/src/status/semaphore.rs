@@ -1,12 +1,10 @@
-//! `rwlease status` of a semaphore.
-
 use std::io::{self, Write};
 
 use rwlease::status::{SemaphoreHolder, SemaphoreWaiter};
 use rwlease::{Client, RwLock, SemaphoreStatus};
 use serde_json::{Value, json};
 
-use super::{ALIGNED_RIGHT, Extent, HolderSummary, seconds, who};
+use super::{Entry, Extent, write_entries};
 use crate::format;
 
 /// Merges the pages.
@@ -35,13 +33,8 @@ pub fn print(out: &mut impl Write, named: &RwLock, status: &SemaphoreStatus) -> 
         format::with_noun(status.waiter_count, "waits", "wait"),
         status.last_token.map_or(0, u64::from)
     )?;
-    let rows: Vec<[String; 7]> =
-        status.holders.iter().map(holds).chain(status.waiters.iter().map(waits)).collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let header = ["", "PERMITS", "ID", "SINCE", "LEFT", "TOKEN", "WHO"];
-    format::write_table(out, header, ALIGNED_RIGHT, &rows)
+    let entries = status.holders.iter().map(holder).chain(status.waiters.iter().map(waiter));
+    write_entries(out, "PERMITS", entries)
 }
 
 /// What is held, in a word.
@@ -49,60 +42,37 @@ pub fn held(status: &SemaphoreStatus) -> String {
     format!("{}/{}", status.in_use, status.limit.unwrap_or(0))
 }
 
-pub fn holders(status: &SemaphoreStatus) -> Vec<HolderSummary<'_>> {
-    let summaries = status.holders.iter().map(|holder| HolderSummary {
+pub fn holders(status: &SemaphoreStatus) -> Vec<Entry<'_>> {
+    status.holders.iter().map(holder).collect()
+}
+
+fn holder(holder: &SemaphoreHolder) -> Entry<'_> {
+    Entry {
         id: &holder.id,
         client: holder.client.as_ref(),
-        held_for: holder.held_for,
-        lease_remaining: holder.lease_remaining,
-    });
-    summaries.collect()
+        state: "holds",
+        what: holder.permits.into(),
+        since: holder.held_for,
+        left: holder.lease_remaining,
+        token: Some(holder.fencing_token),
+    }
 }
 
-fn holds(holder: &SemaphoreHolder) -> [String; 7] {
-    [
-        "holds".into(),
-        holder.permits.to_string(),
-        format::escape_controls(&holder.id),
-        format::duration(holder.held_for),
-        format::duration(holder.lease_remaining),
-        holder.fencing_token.to_string(),
-        who(&holder.client),
-    ]
-}
-
-fn waits(waiter: &SemaphoreWaiter) -> [String; 7] {
-    [
-        if waiter.ttl_remaining.is_zero() { "gone" } else { "waits" }.into(),
-        waiter.permits.to_string(),
-        format::escape_controls(&waiter.id),
-        format::duration(waiter.waiting_for),
-        format::duration(waiter.ttl_remaining),
-        String::new(),
-        who(&waiter.client),
-    ]
+fn waiter(waiter: &SemaphoreWaiter) -> Entry<'_> {
+    Entry {
+        id: &waiter.id,
+        client: waiter.client.as_ref(),
+        state: "waits",
+        what: waiter.permits.into(),
+        since: waiter.waiting_for,
+        left: waiter.ttl_remaining,
+        token: None,
+    }
 }
 
 pub fn to_json(named: &RwLock, status: &SemaphoreStatus) -> Value {
-    let holder = |holder: &SemaphoreHolder| {
-        json!({
-            "id": holder.id,
-            "client": holder.client.as_ref().map(format::client_json),
-            "permits": holder.permits,
-            "token": holder.fencing_token.get(),
-            "held_for": seconds(holder.held_for),
-            "lease_remaining": seconds(holder.lease_remaining),
-        })
-    };
-    let waiter = |waiter: &SemaphoreWaiter| {
-        json!({
-            "id": waiter.id,
-            "client": waiter.client.as_ref().map(format::client_json),
-            "permits": waiter.permits,
-            "waiting_for": seconds(waiter.waiting_for),
-            "ttl_remaining": seconds(waiter.ttl_remaining),
-        })
-    };
+    let holder = |of: &SemaphoreHolder| holder(of).to_json("permits");
+    let waiter = |of: &SemaphoreWaiter| waiter(of).to_json("permits");
     json!({
         "kind": "semaphore",
         "name": named.name(),

@@ -11,11 +11,9 @@ use crate::acquisition::event::{
 use crate::acquisition::in_doubt::{self, InDoubtUntil};
 use crate::acquisition::lease_options::{LeaseOptions, WaitPolicy};
 use crate::protocol::{
-    AcquireKind, AcquireReply, AcquireRequest, Envelope, Grant, LockKind, LockMode, QueueTerms,
-    is_rejected_before_write, to_millis,
+    AcquireKind, AcquireReply, AcquireRequest, CallError, CallErrorKind, Envelope, Grant, LockKind,
+    LockMode, QueueTerms, ScriptReply, ScriptResult, is_rejected_before_write, to_millis,
 };
-use crate::protocol::{CallError, CallErrorKind};
-use crate::protocol::{ScriptReply, ScriptResult};
 use crate::resp::{Address, ServerError};
 use crate::time::LocalInstant;
 
@@ -55,7 +53,6 @@ pub struct AcquireState {
     pub(super) in_doubt: Option<InDoubtUntil>,
     /// Whether the server may still have an earlier upgrade, which waits or was granted.
     earlier_upgrade_open: bool,
-    /// A grant that was pushed.
     pub(super) pushed_grant: Option<PushedGrant>,
     /// When to poll.
     pub(super) poll_at: LocalInstant,
@@ -411,11 +408,9 @@ impl AcquireState {
             | CallErrorKind::TimedOut(_)
             | CallErrorKind::TooManyRedirects(_)
             | CallErrorKind::SlotUnassigned(_)
+            | CallErrorKind::Unconnected { .. }
                 if !self.has_reply =>
             {
-                AcquireTransition::EndedClean(RequestStep::Failed(error.into()))
-            }
-            CallErrorKind::Unconnected { .. } if !self.has_reply => {
                 AcquireTransition::EndedClean(RequestStep::Failed(error.into()))
             }
             CallErrorKind::Rejected(rejection)
@@ -466,9 +461,7 @@ impl AcquireState {
     fn limit_mismatch(&self, limit: u32) -> AcquisitionError {
         let expected = match self.goal {
             AcquireKind::Permits(permits) => Some(permits.limit),
-            AcquireKind::Lock(..) | AcquireKind::Upgrade { .. } | AcquireKind::Transfer { .. } => {
-                None
-            }
+            _ => None,
         };
         AcquisitionError::LimitMismatch { limit, expected }
     }
@@ -518,7 +511,6 @@ impl AcquireState {
         self.push_missed = true;
     }
 
-    /// Records a grant that was pushed.
     pub(super) fn on_pushed(&mut self, pushed: GrantPush, ctx: &Context<'_>) {
         let GrantPush { grant, server_now, received_at: received, server, clock_bounds } = pushed;
         // While a slot moves, messages from two servers can arrive out of order.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::protocol::Grant;
-use crate::time::ClockBounds;
-use crate::time::LocalInstant;
+use crate::time::{ClockBounds, LocalInstant};
 
 /// A lease is renewed after a third of it, so that two more tries fit in.
 const RENEWAL_DIVISOR: u32 = 3;

@@ -1,5 +1,3 @@
-//! Why a request of an acquisition fails.
-
 use crate::protocol::{CallError, ConfirmationError};
 
 /// Why a request fails.

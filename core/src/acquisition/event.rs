@@ -1,18 +1,15 @@
-//! The events of an acquisition, and their effects.
-
 use std::time::Duration;
 
 use crate::acquisition::config::AcquisitionConfig;
 use crate::acquisition::error::AcquisitionError;
 use crate::acquisition::lease_options::WaitPolicy;
 use crate::protocol::{
-    AcquireReply, AcquireRequest, Confirmation, DowngradeRequest, Grant, LockKind, LockMode,
-    ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    AcquireReply, AcquireRequest, CallError, Confirmation, DowngradeRequest, Grant, LockKind,
+    LockMode, ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    ScriptReply, ScriptResult,
 };
-use crate::protocol::{CallError, ScriptReply, ScriptResult};
 use crate::resp::Address;
-use crate::time::ClockBounds;
-use crate::time::LocalInstant;
+use crate::time::{ClockBounds, LocalInstant};
 
 /// The inputs of a transition besides the state and the event.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +36,6 @@ pub enum AcquisitionEvent {
     Wake,
     /// A message may have been lost.
     PushMissed,
-    /// A grant was pushed.
     GrantPushed(Box<GrantPush>),
     /// The request has ended or was dropped. A wait or a grant that it left at the server is
     /// released.
@@ -105,21 +101,13 @@ impl AcquisitionEvent {
     /// Whether it is a reply that reports work left at the server.
     pub(super) fn has_more_work(&self) -> bool {
         match self {
-            AcquisitionEvent::AcquireReply(Ok(ScriptReply { envelope, .. }))
-            | AcquisitionEvent::HoldsReply(Ok(ScriptReply { envelope, .. }))
-            | AcquisitionEvent::RenewReply(Ok(ScriptReply { envelope, .. }))
-            | AcquisitionEvent::DowngradeReply(Ok(ScriptReply { envelope, .. }))
-            | AcquisitionEvent::ReleasePermitsReply {
-                outcome: Ok(ScriptReply { envelope, .. }),
-                ..
-            }
-            | AcquisitionEvent::WorkerReleaseReply {
-                outcome: Ok(ScriptReply { envelope, .. }),
-                ..
-            }
-            | AcquisitionEvent::ReleaseReply(ScriptReply { envelope, .. }) => {
-                envelope.has_more_work
-            }
+            Self::AcquireReply(Ok(ScriptReply { envelope, .. }))
+            | Self::HoldsReply(Ok(ScriptReply { envelope, .. }))
+            | Self::RenewReply(Ok(ScriptReply { envelope, .. }))
+            | Self::DowngradeReply(Ok(ScriptReply { envelope, .. }))
+            | Self::ReleasePermitsReply { outcome: Ok(ScriptReply { envelope, .. }), .. }
+            | Self::WorkerReleaseReply { outcome: Ok(ScriptReply { envelope, .. }), .. }
+            | Self::ReleaseReply(ScriptReply { envelope, .. }) => envelope.has_more_work,
             _ => false,
         }
     }

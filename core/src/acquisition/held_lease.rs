@@ -72,7 +72,6 @@ pub struct Keepalive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LeaseHealth {
     Healthy,
-    /// The last renewal failed.
     RenewalFailing,
     /// It is not renewed, and ends at its deadline.
     Revoked,

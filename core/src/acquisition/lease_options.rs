@@ -1,5 +1,3 @@
-//! The options of an acquire, and how long it waits.
-
 use std::time::Duration;
 
 use crate::acquisition::deadline::RenewalBudget;

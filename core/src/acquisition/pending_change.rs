@@ -14,7 +14,6 @@ pub enum ChangeKind {
     EndUpgradeWait,
     /// Downgrades the lease from write to read.
     Downgrade,
-    /// Releases some of the permits.
     ReleasePermits,
     /// Releases another lease of the same acquisition, which the server has after this lease was
     /// lost.
@@ -60,7 +59,6 @@ impl PendingChange {
         }
     }
 
-    /// Sets when to give it up.
     pub(super) fn with_expiry(self, give_up: LocalInstant) -> PendingChange {
         PendingChange { expires_at: Some(give_up), ..self }
     }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::acquisition::event::{Context, Effects, TelemetryEvent, WorkerCall};
 use crate::acquisition::in_doubt::InDoubtUntil;
-use crate::protocol::{ReleaseReply, ReleaseRequest};
-use crate::protocol::{ScriptReply, ScriptResult};
+use crate::protocol::{ReleaseReply, ReleaseRequest, ScriptReply, ScriptResult};
 use crate::time::LocalInstant;
 
 /// How long after a lease or a place in the queue has certainly ended a release is still tried.

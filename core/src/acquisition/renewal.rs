@@ -4,8 +4,7 @@ use crate::acquisition::deadline;
 use crate::acquisition::error::AcquisitionError;
 use crate::acquisition::event::{Context, Effects, RequestStep, TelemetryEvent, WorkerCall};
 use crate::acquisition::held_lease::{HeldLease, LeaseHealth, RenewalTimer};
-use crate::protocol::{Grant, LockMode, RenewReply, RenewRequest};
-use crate::protocol::{ScriptReply, ScriptResult};
+use crate::protocol::{Grant, LockMode, RenewReply, RenewRequest, ScriptReply, ScriptResult};
 use crate::time::LocalInstant;
 
 impl HeldLease {

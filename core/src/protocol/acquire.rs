@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::LockMode;
 use super::call::Call;
 use super::id::AcquisitionId;
 use super::key::{LockKey, LockKind};
 use super::reply::{Envelope, ReplyError, ReplyReader};
 use super::script::ScriptName;
 use super::semaphore::limit;
-use super::two_key;
+use super::{LockMode, two_key};
 use crate::decimal::Decimal;
 use crate::resp::{Command, RespValue};
 use crate::time::LocalInstant;

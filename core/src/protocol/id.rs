@@ -1,5 +1,3 @@
-//! The ids of clients and of acquisitions.
-
 use std::fmt;
 
 use bytes::Bytes;

@@ -1,5 +1,3 @@
-//! `inspect` and `holds`.
-
 use super::call::Call;
 use super::key::LockKey;
 use super::reply::{Envelope, ReplyError, ReplyReader};

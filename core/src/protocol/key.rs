@@ -1,5 +1,3 @@
-//! Lock names and their keys.
-
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -1,5 +1,3 @@
-//! `raise_token`.
-
 use std::time::Duration;
 
 use super::call::Call;

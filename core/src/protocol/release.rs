@@ -1,5 +1,3 @@
-//! `release` and `grant_waiters`.
-
 use super::acquire::Grant;
 use super::call::Call;
 use super::id::AcquisitionId;

@@ -1,5 +1,3 @@
-//! `renew` and `downgrade`.
-
 use std::time::Duration;
 
 use super::LockMode;

@@ -1,5 +1,3 @@
-//! Parsing the replies of scripts.
-
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -119,7 +117,6 @@ impl ReplyReader {
     }
 }
 
-/// Finds the next word.
 fn next_word(text: &[u8], at: &mut usize) -> Option<Range<usize>> {
     if *at == text.len() {
         return None;

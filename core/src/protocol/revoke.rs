@@ -1,5 +1,3 @@
-//! `revoke` and `force_release`.
-
 use super::call::Call;
 use super::key::LockKey;
 use super::reply::{Envelope, ReplyError, ReplyReader};

@@ -174,11 +174,7 @@ fn permanent_error(
     message: impl Into<String>,
     error: impl StdError + Send + Sync + 'static,
 ) -> ConnectionError {
-    ConnectionError {
-        is_permanent: true,
-        source: Some(Arc::new(error)),
-        ..ConnectionError::not_sent(message)
-    }
+    ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message).with_source(error) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,3 @@
-//! Connections to fake servers.
-
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -23,12 +23,10 @@ pub(crate) fn server_error(text: &str) -> ServerError {
     ServerError { code: code.into(), message: detail.into() }
 }
 
-/// The id of the node at that host.
 pub(crate) fn id_of(host: &str) -> String {
     format!("{host}-id")
 }
 
-/// A reply to `CLUSTER INFO`.
 pub(crate) fn cluster_info(state: &str, epoch: u64) -> RespValue {
     text(&format!("cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n"))
 }

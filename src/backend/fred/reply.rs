@@ -1,5 +1,3 @@
-//! Converts values of `fred` to replies.
-
 use std::error::Error as StdError;
 use std::sync::Arc;
 

@@ -49,10 +49,7 @@ fn handshake_error_without_password_masks_it_everywhere() {
     let short = hello_refused(&server_error, false).without_password("bob");
     assert_eq!(short.chain().to_string(), "HELLO failed: ERR the server repeated the password");
     let error = std::io::Error::other("hunter2 is wrong");
-    let failure = ConnectionError {
-        source: Some(Arc::new(error)),
-        ..ConnectionError::not_sent("connection failed")
-    };
+    let failure = ConnectionError::not_sent("connection failed").with_source(error);
     let failure = failure.without_password("hunter2");
     assert_eq!(failure.chain().to_string(), "connection failed: *** is wrong");
     assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");

@@ -7,7 +7,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use rwlease_core::excerpt::excerpt_of;
 use rwlease_core::resp::{ProtocolError, RespValue, ServerError};
 
-/// The most bytes of one reply.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 /// The most elements of one reply, in all its lists together.
 const MAX_ELEMENTS: usize = 1 << 20;

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use rwlease_core::resp::{ProtocolError, ReplyShape, RespValue, ServerError};
@@ -302,8 +301,8 @@ fn unexpected_reply_error(reply: RespValue, otherwise: ProtocolError) -> Connect
     match reply {
         RespValue::Error(error) => ConnectionError {
             is_protocol_error: true,
-            source: Some(Arc::new(error)),
             ..ConnectionError::not_sent("the server sent an error before any command")
+                .with_source(error)
         },
         _ => otherwise.into(),
     }

@@ -1,5 +1,3 @@
-//! Converts values of the `redis` crate to replies.
-
 use std::error::Error as StdError;
 use std::sync::Arc;
 
@@ -33,7 +31,6 @@ pub(crate) fn from_value(value: Value) -> RespValue {
     }
 }
 
-/// The text in a value, if it has one.
 pub(super) fn text_in(value: Value) -> Option<Bytes> {
     text(value).ok()
 }
@@ -101,7 +98,6 @@ pub(super) fn is_login_rejected(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed || error.code().is_some_and(is_auth_error)
 }
 
-/// Whether it is true of the error's source.
 fn source_matches(error: &RedisError, is: impl Fn(&(dyn StdError + 'static)) -> bool) -> bool {
     // The crate keeps its source in an `Arc`, which is a separate error type.
     error.source().is_some_and(|source| {

@@ -1,5 +1,3 @@
-//! The cache settings of a client.
-
 use std::time::Duration;
 
 /// How a client caches locks, set by [`ClientBuilder::cache`](crate::ClientBuilder::cache).

@@ -150,10 +150,7 @@ impl CachedLock {
         timeout: Option<Duration>,
     ) -> Result<Option<CachedGrant>> {
         let now = self.client.clock.now();
-        let until = match timeout {
-            Some(timeout) => now.saturating_add(timeout),
-            None => self.client.call_deadline(self.options(false).confirmation),
-        };
+        let until = self.client.deadline(timeout, self.options(false).confirmation);
         if let Some(share) = self.try_fast_path(mode, now) {
             return Ok(Some(CachedGrant::Shared(share)));
         }

@@ -1,5 +1,3 @@
-//! The cached locks of a client, by slot.
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 

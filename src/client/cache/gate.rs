@@ -113,7 +113,6 @@ impl Gate {
         self.tokens.phase_token.load(Ordering::Acquire)
     }
 
-    /// The last token that the lease owns.
     pub(super) fn last_owned_token(&self) -> u64 {
         self.tokens.last_owned.load(Ordering::Acquire)
     }

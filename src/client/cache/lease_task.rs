@@ -154,7 +154,6 @@ enum LeaseAction {
     Downgrade,
     /// Close the gate.
     Close,
-    /// It is lost.
     Lost,
 }
 

@@ -13,7 +13,6 @@ use crate::client::cache::UncachedReason;
 use crate::client::cache::cached_lease::LeaseShare;
 use crate::client::cache::cached_lock::CachedLock;
 
-/// The outcome of a local wait.
 pub(crate) enum LocalWaitOutcome {
     Granted(LeaseShare),
     /// Go on by a request to the server: for this reason, or because the lease could not be
@@ -27,7 +26,6 @@ pub(super) type GrantSender = oneshot::Sender<LocalWaitOutcome>;
 pub(super) struct LocalQueue {
     readers: VecDeque<(u64, GrantSender)>,
     writers: VecDeque<(u64, GrantSender)>,
-    /// The last ticket given.
     last_ticket: u64,
     /// Readers with this ticket or an earlier one go before the writers.
     reader_phase: u64,

@@ -1,5 +1,3 @@
-//! Events and metrics of a client's caches.
-
 use std::time::Duration;
 
 use rwlease_core::protocol::{LockKey, LockMode};
@@ -17,45 +15,37 @@ const USED: &str = "used";
 /// Describes the metrics, for exporters that show descriptions.
 #[cfg(feature = "metrics")]
 pub(crate) fn describe() {
-    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+    use metrics::counter;
 
-    describe_gauge!("rwlease_cache_leases", "Leases that are cached");
-    describe_counter!("rwlease_cache_grants_total", "Grants out of cached leases, in memory");
-    describe_counter!(
-        "rwlease_cache_uncached_total",
-        "Requests for cached locks that were sent to the server"
-    );
-    describe_counter!("rwlease_cache_keepalives_total", "Keep-alives of cached leases");
-    describe_counter!("rwlease_cache_recalls_total", "Recalls that were received");
-    describe_histogram!(
-        "rwlease_cache_recall_seconds",
-        Unit::Seconds,
-        "From a recall to the end of the cached lease, or to its downgrade"
-    );
-    describe_counter!(
-        "rwlease_cache_min_holds_total",
-        "Recalls that came within the minimum hold of a lease in use"
-    );
-    describe_histogram!(
-        "rwlease_cache_penalty_seconds",
-        Unit::Seconds,
-        "For how long a lock is not cached after an early recall"
-    );
-    describe_counter!("rwlease_cache_lost_total", "Cached leases that were lost");
+    crate::telemetry::describe_metrics! {
+        gauge "rwlease_cache_leases" "Leases that are cached";
+        counter "rwlease_cache_grants_total" "Grants out of cached leases, in memory";
+        counter "rwlease_cache_uncached_total"
+            "Requests for cached locks that were sent to the server";
+        counter "rwlease_cache_keepalives_total" "Keep-alives of cached leases";
+        counter "rwlease_cache_recalls_total" "Recalls that were received";
+        histogram "rwlease_cache_recall_seconds"
+            "From a recall to the end of the cached lease, or to its downgrade";
+        counter "rwlease_cache_min_holds_total"
+            "Recalls that came within the minimum hold of a lease in use";
+        histogram "rwlease_cache_penalty_seconds"
+            "For how long a lock is not cached after an early recall";
+        counter "rwlease_cache_lost_total" "Cached leases that were lost";
+    }
     // A rate counts only from a series' first sample.
     for outcome in [IDLE, USED] {
-        metrics::counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
+        counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
     }
     for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
         for source in ["push", "reply"] {
-            metrics::counter!("rwlease_cache_recalls_total", "mode" => mode, "source" => source)
+            counter!("rwlease_cache_recalls_total", "mode" => mode, "source" => source)
                 .increment(0);
         }
     }
     for reason in [UncachedReason::NotSubscribed, UncachedReason::RecalledEarly] {
-        metrics::counter!("rwlease_cache_uncached_total", "reason" => reason.label()).increment(0);
+        counter!("rwlease_cache_uncached_total", "reason" => reason.label()).increment(0);
     }
-    metrics::counter!("rwlease_cache_min_holds_total").increment(0);
+    counter!("rwlease_cache_min_holds_total").increment(0);
 }
 
 /// Changes the number of cached leases.
@@ -90,12 +80,7 @@ pub(super) fn record_uncached_try() {
 
 fn record_uncached_reason(reason: &'static str) {
     count_labeled!("rwlease_cache_uncached_total", "reason" => reason, [
-        "not_reused",
-        "recalled_early",
-        "not_subscribed",
-        "cache_full",
-        "acquire_failed",
-        "try",
+        "not_reused", "recalled_early", "not_subscribed", "cache_full", "acquire_failed", "try",
     ]);
 }
 
@@ -108,9 +93,7 @@ pub(crate) fn record_local_timeout(mode: LockMode, kind: ErrorKind, took: Durati
 /// (`tokens`), or a recall may have been lost (`resync`).
 pub(super) fn record_keepalive(reason: &'static str) {
     count_labeled!("rwlease_cache_keepalives_total", "reason" => reason, [
-        "interval",
-        "tokens",
-        "resync",
+        "interval", "tokens", "resync",
     ]);
 }
 
@@ -119,12 +102,7 @@ pub(super) fn record_recall(lock: &LockKey, wanted: LockMode, pushed: bool, with
     let source = if pushed { "push" } else { "reply" };
     let mode = mode_label(wanted);
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.recall",
-        mode,
-        outcome = "recalled",
-        source,
+        debug, lock, name: "rwlease.recall", mode, outcome = "recalled", source,
         "cached lease recalled",
     );
     count_event!("rwlease_cache_recalls_total", "mode" => mode, "source" => source);
@@ -144,11 +122,7 @@ pub(super) fn record_recall_done(lock: &LockKey, released: bool, took: Duration)
 pub(super) fn record_penalty(lock: &LockKey, served: u32, time: Duration) {
     let seconds = time.as_secs_f64();
     lock_event!(
-        debug,
-        lock,
-        name: "rwlease.cache_penalty",
-        served,
-        seconds,
+        debug, lock, name: "rwlease.cache_penalty", served, seconds,
         "lock not cached for a while after an early recall",
     );
     record_duration!("rwlease_cache_penalty_seconds", time);

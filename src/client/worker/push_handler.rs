@@ -5,9 +5,8 @@ use std::sync::Arc;
 use rwlease_core::acquisition::{AcquisitionEvent, GrantPush};
 use rwlease_core::protocol::PushMessage;
 
-use crate::client::ClientInner;
 use crate::client::cache::stale_recall;
-use crate::client::telemetry;
+use crate::client::{ClientInner, telemetry};
 use crate::router;
 
 /// Handles pushes in the task that reads the subscription, so that no other task is between a push

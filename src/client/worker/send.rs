@@ -27,15 +27,13 @@ pub(super) enum CallGroup {
 }
 
 impl CallGroup {
-    pub(super) fn of(call: &WorkerCall) -> CallGroup {
-        match call {
-            WorkerCall::Renew { confirmation, .. } => CallGroup::Renewal(*confirmation),
-            WorkerCall::Holds { .. } => CallGroup::Holds,
-            WorkerCall::Downgrade(_) => CallGroup::Downgrade,
-            WorkerCall::ReleasePermits(_) => CallGroup::ReleasePermits,
-            WorkerCall::Release(ReleaseRequest { wait_only, .. }) => {
-                CallGroup::Release { wait_only: *wait_only }
-            }
+    pub(super) fn of(call: &WorkerCall) -> Self {
+        match *call {
+            WorkerCall::Renew { confirmation, .. } => Self::Renewal(confirmation),
+            WorkerCall::Holds { .. } => Self::Holds,
+            WorkerCall::Downgrade(_) => Self::Downgrade,
+            WorkerCall::ReleasePermits(_) => Self::ReleasePermits,
+            WorkerCall::Release(ReleaseRequest { wait_only, .. }) => Self::Release { wait_only },
         }
     }
 
@@ -94,36 +92,25 @@ fn build_call(acquisition: &Acquisition, call: &WorkerCall) -> Call {
 
 /// The time after which an answer is useless: for a renewal or `holds`, the deadline of the lease.
 fn reply_deadline(call: &WorkerCall, latest: LocalInstant) -> LocalInstant {
-    match call {
-        WorkerCall::Renew { deadline, .. } | WorkerCall::Holds { deadline } => {
-            latest.min(*deadline)
-        }
+    match *call {
+        WorkerCall::Renew { deadline, .. } | WorkerCall::Holds { deadline } => latest.min(deadline),
         _ => latest,
     }
 }
 
 fn reply_event(call: &WorkerCall, result: Result<CallReply, CallError>) -> AcquisitionEvent {
-    match call {
-        WorkerCall::Renew { .. } => {
-            AcquisitionEvent::RenewReply(parse_reply(result, RenewReply::read))
-        }
-        WorkerCall::Holds { .. } => {
-            AcquisitionEvent::HoldsReply(parse_reply(result, HoldsRequest::read))
-        }
-        WorkerCall::Downgrade(_) => {
-            AcquisitionEvent::DowngradeReply(parse_reply(result, RenewReply::read))
-        }
+    use AcquisitionEvent as Event;
+    match *call {
+        WorkerCall::Renew { .. } => Event::RenewReply(parse_reply(result, RenewReply::read)),
+        WorkerCall::Holds { .. } => Event::HoldsReply(parse_reply(result, HoldsRequest::read)),
+        WorkerCall::Downgrade(_) => Event::DowngradeReply(parse_reply(result, RenewReply::read)),
         WorkerCall::ReleasePermits(ReleasePermitsRequest { keep }) => {
-            AcquisitionEvent::ReleasePermitsReply {
-                keep: *keep,
-                outcome: parse_reply(result, ReleasePermitsRequest::read),
-            }
+            let outcome = parse_reply(result, ReleasePermitsRequest::read);
+            Event::ReleasePermitsReply { keep, outcome }
         }
         WorkerCall::Release(ReleaseRequest { wait_only, .. }) => {
-            AcquisitionEvent::WorkerReleaseReply {
-                wait_only: *wait_only,
-                outcome: parse_reply(result, ReleaseRequest::read),
-            }
+            let outcome = parse_reply(result, ReleaseRequest::read);
+            Event::WorkerReleaseReply { wait_only, outcome }
         }
     }
 }

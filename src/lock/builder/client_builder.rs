@@ -1,5 +1,3 @@
-//! The settings of a client.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -396,10 +394,7 @@ impl ClientBuilder {
 /// connected without them.
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 pub(super) fn refuse(given: Option<&str>, connector: &str) -> Result<()> {
-    match given {
-        Some(given) => {
-            Err(Error::invalid(format!("`{given}` has no effect with `{connector}`; remove it")))
-        }
-        None => Ok(()),
-    }
+    given.map_or(Ok(()), |given| {
+        Err(Error::invalid(format!("`{given}` has no effect with `{connector}`; remove it")))
+    })
 }

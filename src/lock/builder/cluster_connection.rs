@@ -1,5 +1,3 @@
-//! Connecting by a cluster connection of the application.
-
 use std::sync::Arc;
 
 use super::{ClientBuilder, refuse};

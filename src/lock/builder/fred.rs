@@ -1,5 +1,3 @@
-//! Connecting by the `fred` crate.
-
 use std::sync::Arc;
 
 use super::{ClientBuilder, refuse};

@@ -1,5 +1,3 @@
-//! A server with replicas behind Sentinel.
-
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -106,21 +104,19 @@ impl SentinelConfig {
     }
 
     pub(super) fn master(&self) -> Result<&str> {
-        match &*self.master {
-            "" => Err(Error::invalid(
-                "the name of the master is empty; use the one in the sentinels' configuration",
-            )),
-            name if name.contains(char::is_whitespace) => Err(Error::invalid(
-                "the name of the master contains a space; use the one in the sentinels' configuration",
-            )),
-            name => Ok(name),
-        }
+        Error::ensure(
+            !self.master.is_empty(),
+            || "the name of the master is empty; use the one in the sentinels' configuration",
+        )?;
+        Error::ensure(
+            !self.master.contains(char::is_whitespace),
+            || "the name of the master contains a space; use the one in the sentinels' configuration",
+        )?;
+        Ok(&self.master)
     }
 
     pub(super) fn nodes(&self) -> Result<Vec<Address>> {
-        if self.nodes.is_empty() {
-            return Err(Error::invalid("no sentinel is named; name at least one"));
-        }
+        Error::ensure(!self.nodes.is_empty(), || "no sentinel is named; name at least one")?;
         let address = |node: &String| {
             sentinel(node).map_err(|why| {
                 Error::invalid(format!(
@@ -150,11 +146,10 @@ impl SentinelConfig {
     /// Adds the sentinels that another one names, if it differs in nothing else.
     pub(super) fn join(&mut self, other: SentinelConfig) -> Result<()> {
         let own = (&self.master, self.tls, &self.servers);
-        if own != (&other.master, other.tls, &other.servers) {
-            return Err(Error::invalid(
-                "the URLs of sentinels differ in master, credentials, TLS or database; use the same in all",
-            ));
-        }
+        Error::ensure(
+            own == (&other.master, other.tls, &other.servers),
+            || "the URLs of sentinels differ in master, credentials, TLS or database; use the same in all",
+        )?;
         self.nodes.extend(other.nodes);
         Ok(())
     }

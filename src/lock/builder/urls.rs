@@ -133,16 +133,16 @@ fn sentinel_of(
 ) -> Result<Option<SentinelConfig>> {
     let mut of_sentinels = urls.iter().filter(|url| SentinelUrl::matches(url)).peekable();
     let Some(first) = of_sentinels.next_if(|_| sentinel.is_none()) else {
-        return match sentinel {
-            Some(_) if !urls.is_empty() => {
-                Err(Error::invalid("both `urls` and `sentinel` are set; set one of them"))
-            }
-            sentinel => Ok(sentinel),
-        };
+        return Error::ensure(
+            sentinel.is_none() || urls.is_empty(),
+            || "both `urls` and `sentinel` are set; set one of them",
+        )
+        .map(|()| sentinel);
     };
-    if urls.iter().any(|url| !SentinelUrl::matches(url)) {
-        return Err(Error::invalid("the URLs name both servers and sentinels; name one kind"));
-    }
+    Error::ensure(
+        urls.iter().all(|url| SentinelUrl::matches(url)),
+        || "the URLs name both servers and sentinels; name one kind",
+    )?;
     let mut sentinel: SentinelConfig = first.parse()?;
     for url in of_sentinels {
         sentinel.join(url.parse()?)?;
@@ -170,11 +170,10 @@ fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
         let same_user = provided || other.credentials == first.credentials;
         same_user && other.tls == first.tls && other.database == first.database
     };
-    if !servers.iter().all(as_first) {
-        return Err(Error::invalid(
-            "the URLs differ in credentials, TLS or database; use the same in all",
-        ));
-    }
+    Error::ensure(
+        servers.iter().all(as_first),
+        || "the URLs differ in credentials, TLS or database; use the same in all",
+    )?;
     let ServerUrl { tls, credentials, database, .. } = first.clone();
     let dialer = dialer_to(&Servers { tls, credentials, database }, tls, dialer)?;
     Ok((servers.into_iter().map(|server| server.address).collect(), dialer))
@@ -184,11 +183,11 @@ fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
 fn dialer_to(servers: &Servers, uses_tls: bool, mut dialer: Dialer) -> Result<Dialer> {
     if uses_tls {
         dialer.tls.get_or_insert_default();
-    } else if dialer.tls.is_some() {
-        return Err(Error::invalid(
-            "certificates are set, but the URLs do not use TLS; use `rediss://`",
-        ));
     }
+    Error::ensure(
+        uses_tls || dialer.tls.is_none(),
+        || "certificates are set, but the URLs do not use TLS; use `rediss://`",
+    )?;
     dialer.database = servers.database;
     if dialer.credentials.is_none() {
         dialer.credentials =

@@ -1,5 +1,3 @@
-//! Guards of a cached lock.
-
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! A view of a guard's lease for other code.
-
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;

@@ -1,12 +1,8 @@
-//! Cached locks: granted in memory, and recalled when another client wants them.
-
 pub(crate) mod guard;
 pub(crate) mod lease_watcher;
 pub(crate) mod request;
 
 use std::sync::Arc;
-
-use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
 use crate::client::cache::{CacheStatus, CachedLock, MIN_CACHED_LEASE};
@@ -70,13 +66,13 @@ pub struct CachedRwLock {
 impl CachedRwLock {
     pub(crate) fn new(lock: &RwLock) -> Result<CachedRwLock> {
         let RwLock { client, lock } = lock;
-        if client.settings.lease < MIN_CACHED_LEASE {
-            let lease = client.settings.lease;
-            let message = format!(
+        let lease = client.settings.lease;
+        Error::ensure(lease >= MIN_CACHED_LEASE, || {
+            format!(
                 "the lease of a cached lock must be at least {MIN_CACHED_LEASE:?}, not {lease:?}"
-            );
-            return Err(lock.add_context(Error::invalid(message)));
-        }
+            )
+        })
+        .map_err(|error| lock.add_context(error))?;
         let entry = client.cached_lock(lock);
         entry.add_handle();
         Ok(CachedRwLock { client: client.clone(), entry })
@@ -117,15 +113,7 @@ impl CachedRwLock {
         self.entry.status()
     }
 
-    /// Returns the lock's name, as given.
-    pub fn name(&self) -> &str {
-        &self.entry.lock.name
-    }
-
-    /// Returns the slot of the lock's key.
-    pub fn slot(&self) -> Slot {
-        self.entry.lock.slot
-    }
+    name_and_slot!("lock", entry.lock);
 }
 
 impl Clone for CachedRwLock {

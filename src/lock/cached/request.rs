@@ -229,13 +229,11 @@ impl<'a, G: CachedGuard + 'a> Future for TryCachedAcquire<'a, G> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.waiting.is_none() {
             let budget = ready!(coop::poll_proceed(context));
-            if let Some(share) = self.entry.try_fast_path(G::MODE, self.entry.client().clock.now())
-            {
+            let (entry, now) = (self.entry, self.entry.client().clock.now());
+            if let Some(share) = entry.try_fast_path(G::MODE, now) {
                 budget.made_progress();
-                return Poll::Ready(Ok(Some(G::of(CachedGuardInner::new(
-                    self.entry,
-                    CachedGrant::Shared(share),
-                )))));
+                let inner = CachedGuardInner::new(entry, CachedGrant::Shared(share));
+                return Poll::Ready(Ok(Some(G::of(inner))));
             }
             self.waiting = Some(self.wait());
         }

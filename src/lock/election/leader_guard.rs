@@ -1,5 +1,3 @@
-//! The guard of a leader.
-
 use std::ops::Deref;
 
 use rwlease_core::acquisition::WaitPolicy;

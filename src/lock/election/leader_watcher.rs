@@ -1,5 +1,3 @@
-//! Watching who leads.
-
 use std::time::Duration;
 
 use rwlease_core::time::LocalInstant;

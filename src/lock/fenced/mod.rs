@@ -1,5 +1,3 @@
-//! A value on the server that refuses the writes of holders that have lost their lock.
-
 mod call_numbers;
 mod takeover;
 pub(crate) mod writer;

@@ -1,5 +1,3 @@
-//! Writes a fenced value with one token.
-
 use std::sync::Arc;
 use std::time::Duration;
 

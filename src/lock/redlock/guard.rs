@@ -1,5 +1,3 @@
-//! The guard of a lock that a quorum granted.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,7 +244,6 @@ impl Drop for RedlockGuard {
     }
 }
 
-/// The outcome of writing a token back.
 pub(super) struct TokenWriteBack {
     pub(super) token: u64,
     /// How many members have it now.

@@ -100,9 +100,7 @@ impl Redlock {
     /// survive no loss.
     pub fn new(members: impl IntoIterator<Item = Client>) -> Result<Redlock> {
         let members: Arc<[Client]> = members.into_iter().collect();
-        if members.len() < 3 {
-            return Err(Error::invalid("a quorum needs at least three members"));
-        }
+        Error::ensure(members.len() >= 3, || "a quorum needs at least three members")?;
         Ok(Redlock { members })
     }
 

@@ -186,18 +186,14 @@ impl RedlockAcquire {
                 true => (drift >= lease, "shorter than"),
                 false => (drift > lease / 2, "at most half of"),
             };
-            if is_too_long {
-                return Err(Error::invalid(format!(
-                    "the drift must be {limit} the lease, {lease:?}, not {drift:?}"
-                )));
-            }
+            Error::ensure(!is_too_long, || {
+                format!("the drift must be {limit} the lease, {lease:?}, not {drift:?}")
+            })?;
         }
-        match self.member_timeout.filter(|timeout| *timeout < LEAST_FOR_A_MEMBER) {
-            Some(timeout) => Err(Error::invalid(format!(
-                "`member_timeout` must be at least {LEAST_FOR_A_MEMBER:?}, not {timeout:?}"
-            ))),
-            None => Ok(()),
-        }
+        let timeout = self.member_timeout.unwrap_or(LEAST_FOR_A_MEMBER);
+        Error::ensure(timeout >= LEAST_FOR_A_MEMBER, || {
+            format!("`member_timeout` must be at least {LEAST_FOR_A_MEMBER:?}, not {timeout:?}")
+        })
     }
 
     fn round(&self) -> Result<Round> {

@@ -20,13 +20,7 @@ pub(crate) fn clocks_differ(
 ) {
     let (server, seconds) = (server.map(display), by.as_secs_f64());
     lock_event!(
-        warn,
-        lock,
-        name: "rwlease.clock",
-        member,
-        server,
-        outcome,
-        seconds,
+        warn, lock, name: "rwlease.clock", member, server, outcome, seconds,
         "clock of a member is wrong",
     );
 }

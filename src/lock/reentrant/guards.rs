@@ -70,13 +70,11 @@ guard! {
 
 impl ReentrantReadGuard {
     fencing_token!();
-
     release!();
 }
 
 impl ReentrantWriteGuard {
     fencing_token!();
-
     release!();
 }
 

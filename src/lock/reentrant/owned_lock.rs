@@ -32,7 +32,6 @@ struct SharedLease {
     upgrades: usize,
 }
 
-/// The kind of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShareKind {
     Read,

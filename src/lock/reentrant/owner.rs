@@ -1,5 +1,3 @@
-//! The owner: an actor that may acquire the same lock again.
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 

@@ -1,5 +1,3 @@
-//! Held permits, and the release of some of them.
-
 use rwlease_core::acquisition::AcquisitionEvent;
 
 use crate::error::{AddContext, Error, Result};
@@ -7,7 +5,6 @@ use crate::lock::guard::{SemaphorePermit, fencing_token, let_expire, release};
 
 impl SemaphorePermit {
     fencing_token!();
-
     release!();
 
     /// Returns the number of permits this guard holds. Zero once its client was shut down.

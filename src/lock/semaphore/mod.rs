@@ -1,5 +1,3 @@
-//! The semaphore: a limited number of permits, which holders share.
-
 pub(crate) mod guard;
 pub(crate) mod status;
 
@@ -11,7 +9,6 @@ use rwlease_core::protocol::{
     Confirmation, Doubt, LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest,
     parse_reply,
 };
-use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
 use crate::error::{AddContext, Error, ErrorKind, Result};
@@ -150,15 +147,7 @@ impl Semaphore {
         self.limit
     }
 
-    /// Returns the semaphore's name, as given.
-    pub fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    /// Returns the slot of the semaphore's key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot
-    }
+    name_and_slot!("semaphore", lock);
 
     /// The limit that prevented the exchange, if one did. Returns when the server can carry out no
     /// attempt of it, unless its clock was set back: a late one could undo a later change of the
@@ -196,10 +185,7 @@ impl Semaphore {
 }
 
 fn check_limit(limit: u32) -> Result<()> {
-    match limit {
-        0 => Err(Error::invalid("the limit of a semaphore must be at least 1, not 0")),
-        _ => Ok(()),
-    }
+    Error::ensure(limit > 0, || "the limit of a semaphore must be at least 1, not 0")
 }
 
 debug_fields!(|semaphore| Semaphore {

@@ -1,5 +1,3 @@
-//! The status of a semaphore: its holders and waiters.
-
 use std::future::IntoFuture;
 use std::time::Duration;
 

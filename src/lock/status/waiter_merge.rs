@@ -1,5 +1,3 @@
-//! The queue of a lock in a status.
-
 use std::iter::Peekable;
 
 use rwlease_core::protocol::{LockMode, WaiterRecord};

@@ -94,7 +94,6 @@ enum ScriptForm {
     Source,
 }
 
-/// The outcome of one attempt.
 #[derive(Debug)]
 pub(crate) enum AttemptOutcome {
     /// A reply, and whether replicas and disks have the write, if they must.

@@ -1,5 +1,3 @@
-//! The view of the cluster that one node reports.
-
 #[cfg(test)]
 pub(crate) mod fixture;
 
@@ -100,8 +98,7 @@ pub(crate) async fn query_node_view(
             let message = format!("{node} rejected CLUSTER SLOTS");
             return Err(ConnectionError {
                 is_permanent: error.code == "NOPERM",
-                source: Some(Arc::new(error)),
-                ..ConnectionError::not_sent(message)
+                ..ConnectionError::not_sent(message).with_source(error)
             });
         }
         reply => {

@@ -1,5 +1,3 @@
-//! The node of each slot.
-
 use std::collections::{BTreeSet, HashMap};
 
 use rwlease_core::resp::Address;
@@ -64,7 +62,6 @@ impl SlotMap {
         self.masters[first.index()..=last.index()].fill(master);
     }
 
-    /// The master of the slot.
     pub(crate) fn master_of(&self, slot: Slot) -> Option<&Address> {
         self.nodes.get(usize::from(self.masters[slot.index()]))
     }

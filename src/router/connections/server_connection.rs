@@ -59,8 +59,8 @@ pub(crate) struct ServerConnection {
     opened: LocalInstant,
     /// A call has found it broken or silent, or it was given up for another reason.
     pub(crate) retired: AtomicBool,
-    /// Where sentinels name the master: whether its term has ended, since another server is the
-    /// master.
+    /// Whether another server has become the master that sentinels name, or another process has
+    /// replaced this one without a cluster.
     term_ended: OnceLock<Arc<AtomicBool>>,
     /// The next connection may have other credentials.
     rotates_credentials: bool,
@@ -213,7 +213,7 @@ impl ServerConnection {
         !self.retired.load(Ordering::Relaxed) && !self.is_superseded() && self.node.is_usable()
     }
 
-    /// Limits the replies of this connection to the term of the master, which ends when the flag is
+    /// Limits the replies of this connection to the term of its server, which ends when the flag is
     /// set.
     pub(crate) fn bind_to_term(&self, has_ended: Arc<AtomicBool>) {
         let _ = self.term_ended.set(has_ended); // the first one stays

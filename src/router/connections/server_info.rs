@@ -18,7 +18,6 @@ pub(crate) enum ServerIdentity {
     Unknown,
 }
 
-/// A server process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerProcess {
     pub(crate) name: Box<str>,
@@ -55,8 +54,7 @@ pub(crate) fn parse_time(reply: Option<RespValue>) -> Result<u64, ConnectionErro
             let message = "the server rejected TIME".to_owned();
             ConnectionError {
                 is_permanent: permanent,
-                source: Some(Arc::new(error)),
-                ..ConnectionError::not_sent(message)
+                ..ConnectionError::not_sent(message).with_source(error)
             }
         }
         other => ConnectionError::not_sent(format!("malformed reply to TIME: {other:?}")),
@@ -74,8 +72,7 @@ pub(crate) fn auth_error(replies: &[RespValue]) -> Option<ConnectionError> {
     let first = refusals.next()?;
     Some(ConnectionError {
         maybe_sent: refusals.count() + 1 < replies.len(),
-        source: Some(Arc::new(first)),
-        ..ConnectionError::not_sent(AUTHENTICATION_FAILED)
+        ..ConnectionError::not_sent(AUTHENTICATION_FAILED).with_source(first)
     })
 }
 
@@ -93,10 +90,7 @@ impl ServerIdentity {
             Some(RespValue::Error(error))
                 if matches!(error.code.as_str(), "LOADING" | "BUSY" | "MASTERDOWN") =>
             {
-                return Err(ConnectionError {
-                    source: Some(Arc::new(error)),
-                    ..ConnectionError::not_sent("the server is not ready")
-                });
+                return Err(ConnectionError::not_sent("the server is not ready").with_source(error));
             }
             _ => ServerIdentity::Unknown,
         })

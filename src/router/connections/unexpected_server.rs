@@ -1,7 +1,3 @@
-//! Why a server is not a member of the deployment.
-
-use std::sync::Arc;
-
 use rwlease_core::resp::Address;
 
 use crate::backend::ConnectionError;
@@ -31,7 +27,7 @@ impl UnexpectedServer {
     /// The failure for the server at this address.
     pub(crate) fn at(self, address: &Address) -> ConnectionError {
         let message = format!("{address} is not a member of this deployment");
-        ConnectionError { source: Some(Arc::new(self)), ..ConnectionError::not_sent(message) }
+        ConnectionError::not_sent(message).with_source(self)
     }
 
     pub(crate) fn label(self) -> &'static str {

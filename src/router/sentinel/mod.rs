@@ -408,8 +408,7 @@ impl From<SentinelError> for ConnectionError {
             SentinelError::Invalid(why) => ConnectionError::not_sent(why),
             SentinelError::NoReply(_, failure) => ConnectionError {
                 is_permanent: failure.is_permanent,
-                source: Some(Arc::new(failure)),
-                ..ConnectionError::not_sent("no sentinel names the master")
+                ..ConnectionError::not_sent("no sentinel names the master").with_source(failure)
             },
         }
     }

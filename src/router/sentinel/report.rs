@@ -1,7 +1,5 @@
 //! What one sentinel reports about the master.
 
-use std::sync::Arc;
-
 use rwlease_core::resp::{Address, Command, ReplyShape, RespValue};
 
 use crate::backend::ConnectionError;
@@ -9,7 +7,6 @@ use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntry;
 use crate::router::connections::server_info::{shorten_run_id, text};
 
-/// A sentinel's report.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelReport {
     /// The address at which the sentinel was queried.
@@ -30,7 +27,6 @@ pub(crate) struct SentinelReport {
     pub(crate) peers: Vec<SentinelPeer>,
 }
 
-/// A master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportedMaster {
     pub(crate) address: Address,
@@ -74,20 +70,15 @@ impl SentinelReport {
         let address = match &address {
             RespValue::Nil => Ok(None),
             RespValue::Error(error) if error.message.starts_with("unknown command") => {
-                return Err(ConnectionError {
-                    source: Some(Arc::new(error.clone())),
-                    ..ConnectionError::not_sent(format!(
-                        "{source} is not a sentinel; name the sentinels, or use `redis://`"
-                    ))
-                });
+                let message =
+                    format!("{source} is not a sentinel; name the sentinels, or use `redis://`");
+                return Err(ConnectionError::not_sent(message).with_source(error.clone()));
             }
             RespValue::Error(error) => {
+                let message = format!("sentinel {source} does not name the master");
                 return Err(ConnectionError {
                     is_permanent: matches!(error.code.as_str(), "NOPERM" | "NOAUTH"),
-                    source: Some(Arc::new(error.clone())),
-                    ..ConnectionError::not_sent(format!(
-                        "sentinel {source} does not name the master"
-                    ))
+                    ..ConnectionError::not_sent(message).with_source(error.clone())
                 });
             }
             other => master_address(other, source, translation).map(Some).ok_or_else(|| {

@@ -34,7 +34,6 @@ pub(crate) async fn run_subscriptions<F: Future<Output = ()>>(
     join(watch(0), watch(1)).await;
 }
 
-/// One of the subscriptions.
 struct SentinelSubscription<'a, C> {
     sentinels: &'a SentinelGroup,
     on_change: &'a C,

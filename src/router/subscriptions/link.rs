@@ -72,7 +72,6 @@ pub(super) struct SubscriptionLink {
     pub(super) events: EventSender,
 }
 
-/// Why a link ends.
 enum LinkEnd {
     Idle,
     Lost,
@@ -183,7 +182,6 @@ impl SubscriptionLink {
         }
     }
 
-    /// Tells why the connection has ended.
     fn lost(&self, why: ConnectionError) -> LinkEnd {
         telemetry::emit_subscription_connection_lost(&self.address, &why.chain());
         LinkEnd::Lost

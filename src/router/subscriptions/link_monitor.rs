@@ -1,5 +1,3 @@
-//! Whether the server of a link is still there, and whether the link is still needed.
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -30,7 +30,6 @@ use crate::router::cluster::topology::Topology;
 use crate::router::runtime::RuntimeHandle;
 use manager::{ManagerCommand, SubscriptionManager};
 
-/// An event of the subscriptions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SubscriptionEvent {
     Message {

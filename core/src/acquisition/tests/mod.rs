@@ -19,14 +19,12 @@ use super::{AcquisitionError, HeldLease};
 use crate::acquisition::config::AcquisitionConfig;
 use crate::acquisition::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use crate::protocol::{
-    AcquireKind, AcquireReply, ClientId, Confirmation, Envelope, Fairness, Grant, LockKind,
-    LockMode, PermitRequest, ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply,
+    AcquireKind, AcquireReply, CallError, CallErrorKind, ClientId, Confirmation, Doubt, Envelope,
+    Fairness, Grant, LockKind, LockMode, PermitRequest, ReleasePermitsRequest, ReleaseReply,
+    ReleaseRequest, RenewReply, ScriptReply, ScriptResult,
 };
-use crate::protocol::{CallError, CallErrorKind};
-use crate::protocol::{Doubt, ScriptReply, ScriptResult};
 use crate::resp::{Address, ServerError};
-use crate::time::ClockBounds;
-use crate::time::LocalInstant;
+use crate::time::{ClockBounds, LocalInstant};
 
 const LEASE: Duration = Duration::from_secs(9);
 

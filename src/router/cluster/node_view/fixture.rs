@@ -1,5 +1,3 @@
-//! Views for tests.
-
 use rwlease_core::resp::RespValue;
 
 use crate::backend::fake::{address, all_slots_of, slots};
@@ -18,7 +16,6 @@ pub(crate) fn map(ranges: &[(u16, u16, &str)]) -> SlotMap {
     map_in(&slots(ranges), "asked")
 }
 
-/// The map in a reply to `CLUSTER SLOTS`.
 pub(crate) fn map_in(reply: &RespValue, asked: &str) -> SlotMap {
     cluster_slots::read(reply, &address(asked), &AddressTranslator::default()).unwrap().map
 }
