@@ -9,6 +9,8 @@
 mod credentials;
 #[cfg(any(feature = "native", feature = "redis"))]
 pub(crate) mod dialer;
+#[cfg(feature = "embedded")]
+pub(crate) mod embedded;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(feature = "fred")]
@@ -45,7 +47,8 @@ use crate::health::ClientHealth;
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) use resolve::Resolver;
-pub(crate) use response_future::ResponseFuture;
+pub use response_future::ResponseFuture;
+pub use rwlease_core::resp::PubSubEvent;
 
 /// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
 /// refuse it (an older version, a user without the right) are used without it.
@@ -94,7 +97,7 @@ pub struct ConnectionError {
 
 impl ConnectionError {
     /// A failure before anything was sent.
-    pub(crate) fn not_sent(message: impl Into<String>) -> ConnectionError {
+    pub fn not_sent(message: impl Into<String>) -> ConnectionError {
         ConnectionError {
             message: message.into(),
             maybe_sent: false,
@@ -193,7 +196,7 @@ impl StdError for ConnectionError {
 }
 
 /// The future of a connection, or of an operation on one.
-pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
+pub type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
 
 /// Opens connections.
 pub trait Connector: Send + Sync + 'static {
@@ -234,10 +237,10 @@ pub trait Connector: Send + Sync + 'static {
     }
 }
 
-pub(crate) type OpenedCommands = Arc<dyn CommandConnection>;
+pub type OpenedCommands = Arc<dyn CommandConnection>;
 
 /// A connection that carries subscriptions, and the receiver of its notices.
-pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
+pub type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
 
 /// A connection that carries commands. Calls from many tasks share it. Answers come in order.
 pub trait CommandConnection: Send + Sync + 'static {
@@ -290,29 +293,6 @@ pub trait PubSubConnection: Send + Sync + 'static {
 
     /// `SUNSUBSCRIBE channel`.
     fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()>;
-}
-
-/// An event on a subscription's connection.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PubSubEvent {
-    /// The server confirmed the subscription.
-    Subscribed {
-        channel: Bytes,
-    },
-    /// The server ended the subscription, requested or not (the slot has moved, the master was
-    /// demoted).
-    Unsubscribed {
-        channel: Bytes,
-    },
-    /// The server refused the subscription (`MOVED`, `NOPERM`, unknown command).
-    Rejected {
-        channel: Bytes,
-        error: ServerError,
-    },
-    Message {
-        channel: Bytes,
-        payload: Bytes,
-    },
 }
 
 #[cfg(test)]

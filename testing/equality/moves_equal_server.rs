@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rwlease::Slot;
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::testing::{CommandConnection, EmbeddedServers};
+use rwlease::testing::{CommandConnection, embedded_connector};
 use rwlease_core::resp::{Command, RespValue};
 
 use crate::at_once;
@@ -165,7 +165,7 @@ impl Pair {
         }
         let judge = Judge::of(&mut real[SOURCE].1);
         let engine = EmbeddedCluster::builder().masters(2).replicas(0).build();
-        let connector = engine.connector();
+        let connector = embedded_connector(&engine);
         let addresses = engine.addresses();
         let embedded = [SOURCE, TARGET]
             .map(|server| at_once(connector.connect(&addresses[server], None)).unwrap());
