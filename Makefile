@@ -22,7 +22,7 @@ tests = -- $(if $(ONLY),--exact $(ONLY),$(1))
 # The model of the locks, which searches all that can happen.
 CHECK := cargo test --release -p rwlease-model --test worlds -- --ignored --nocapture
 # The same on what the tests are built of, which is faster to build.
-QUICK_CHECK := cargo test --config profile.dev.package.rwlease.opt-level=3 --config profile.dev.package.rwlease-model.opt-level=3 --all-features --test worlds -- --ignored --nocapture
+QUICK_CHECK := cargo test --config profile.dev.package.rwlease.opt-level=3 --config profile.dev.package.rwlease-embedded.opt-level=3 --config profile.dev.package.rwlease-model.opt-level=3 --all-features --test worlds -- --ignored --nocapture
 # Its worlds that take 20 seconds and more.
 LONG_WORLDS := a_cached_write_through_a_failover a_cached_read_through_a_move \
 	a_reader_that_gives_up_its_upgrade a_cached_write_that_is_taken a_cached_write_that_is_revoked \
@@ -151,7 +151,7 @@ target/tools/bin/mdbook:
 features: ## Check every feature alone, and what it pulls
 	scripts/check-features
 
-package: ## Pack the three crates that are published, and build and run what was packed
+package: ## Pack the four crates that are published, and build and run what was packed
 	scripts/check-packages
 
 deny: ## Check licences and sources of the dependencies (needs cargo-deny)

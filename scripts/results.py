@@ -14,7 +14,7 @@ def one_version(results):
     for name, version in results:
         versions.setdefault(version, []).append(name)
     for version, names in versions.items():
-        if not re.fullmatch(r"src \w+, core \w+, lua \w+, cli \w+, Cargo\.lock \w+", version):
+        if not re.fullmatch(r"src \w+, core \w+, (?:embedded \w+, )?lua \w+, cli \w+, Cargo\.lock \w+", version):
             raise Refused(f"of changed or unknown sources ({version!r}): {', '.join(names)}")
     if len(versions) > 1:
         each = "".join(f"\n  {version}: {', '.join(names)}" for version, names in versions.items())

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use rwlease_core::protocol::InspectReply;
-use rwlease_core::resp::{Address, Command, RespValue};
+#[cfg(any(feature = "native", feature = "redis", feature = "embedded"))]
+use rwlease_core::resp::Address;
+#[cfg(feature = "embedded")]
+use rwlease_embedded::EmbeddedCluster;
 
 #[cfg(feature = "fred")]
 pub use crate::backend::fred::FredConnector;
@@ -17,28 +20,39 @@ pub use crate::backend::native::pending_replies::{
     CommandOffsets, FrameAction, PendingReplies, PendingReply, PipelineOutcome,
 };
 pub use crate::backend::{
-    CommandConnection, ConnectionError, Connector, PubSubConnection, PubSubEvent,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedCommands, OpenedPubSub,
+    PubSubConnection, PubSubEvent, ResponseFuture,
 };
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub use crate::backend::{LIB_NAME, LIB_VERSION};
 pub use crate::client::config::ClientConfig;
-#[cfg(feature = "embedded")]
-pub use crate::embedded::{LockHash, ScriptInput, ScriptOutput, ScriptStep};
+pub use crate::clock::Clock;
+pub use crate::health::ClientHealth;
 pub use crate::router::parsers::{
     ParsedReport, ParsedSlots, parse_cluster_slots, parse_redirect, parse_sentinel_report,
     parse_server_info,
 };
 pub use crate::scripts::Scripts;
+#[cfg(feature = "embedded")]
+pub use rwlease_embedded::script_step::{LockHash, ScriptInput, ScriptOutput, ScriptStep};
 
 #[cfg(any(feature = "native", feature = "redis"))]
 use crate::backend::Credentials;
 #[cfg(any(feature = "native", feature = "redis"))]
 use crate::backend::dialer::{Dialer, RedactedUrl, SentinelUrl, ServerUrl, sentinel};
+#[cfg(feature = "embedded")]
+use crate::backend::embedded::EmbeddedConnector;
 #[cfg(feature = "native")]
 use crate::backend::native::NativeConnector;
 #[cfg(feature = "redis")]
 use crate::backend::redis::RedisConnector;
 use crate::client::label::ClientLabel;
+#[cfg(feature = "embedded")]
+use crate::error::Result;
+#[cfg(feature = "embedded")]
+use crate::lock::builder::ClientBuilder;
+#[cfg(feature = "embedded")]
+use crate::lock::client::Client;
 use crate::lock::status::{LockStatus, status};
 
 /// Connects by the library's own backend.
@@ -122,30 +136,21 @@ pub fn lock_status(reply: InspectReply, page_size: usize) -> LockStatus {
     status(reply, 0, page_size)
 }
 
-/// The servers of an embedded cluster without the router in front of them.
+/// Connects to the servers of an embedded cluster, without the router in front of them.
 #[cfg(feature = "embedded")]
-pub trait EmbeddedServers {
-    /// Connects to the servers.
-    fn connector(&self) -> Arc<dyn Connector>;
-
-    /// The addresses of the servers, by number: the masters first.
-    fn addresses(&self) -> Vec<Address>;
-
-    /// Sends a command to a server, as over a connection of its own.
-    fn query(&self, server: usize, command: &Command) -> RespValue;
+pub fn embedded_connector(engine: &EmbeddedCluster) -> Arc<dyn Connector> {
+    Arc::new(EmbeddedConnector::new(engine))
 }
 
+/// Starts a client with these settings over any connector and clock. A client without a label of
+/// its own has no record.
 #[cfg(feature = "embedded")]
-impl EmbeddedServers for crate::embedded::EmbeddedCluster {
-    fn connector(&self) -> Arc<dyn Connector> {
-        self.connector()
-    }
-
-    fn addresses(&self) -> Vec<Address> {
-        self.addresses()
-    }
-
-    fn query(&self, server: usize, command: &Command) -> RespValue {
-        self.query(server, command)
-    }
+pub async fn start_client(
+    settings: ClientBuilder,
+    connector: Arc<dyn Connector>,
+    clock: Arc<dyn Clock>,
+    id: [u8; 11],
+    seeds: Vec<Address>,
+) -> Result<Client> {
+    settings.connect_through(connector, clock, id, seeds).await
 }

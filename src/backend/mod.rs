@@ -9,6 +9,8 @@
 mod credentials;
 #[cfg(any(feature = "native", feature = "redis"))]
 pub(crate) mod dialer;
+#[cfg(feature = "embedded")]
+pub(crate) mod embedded;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(feature = "fred")]
@@ -50,6 +52,7 @@ use crate::health::ClientHealth;
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) use resolve::Resolver;
+pub use rwlease_core::resp::PubSubEvent;
 
 /// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
 /// refuse it (an older version, a user without the right) are used without it.
@@ -98,7 +101,7 @@ pub struct ConnectionError {
 
 impl ConnectionError {
     /// A failure before anything was sent.
-    pub(crate) fn not_sent(message: impl Into<String>) -> ConnectionError {
+    pub fn not_sent(message: impl Into<String>) -> ConnectionError {
         ConnectionError {
             message: message.into(),
             maybe_sent: false,
@@ -201,7 +204,7 @@ impl StdError for ConnectionError {
 }
 
 /// The future of a connection, or of an operation on one.
-pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
+pub type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
 
 /// Opens connections.
 pub trait Connector: Send + Sync + 'static {
@@ -241,10 +244,10 @@ pub trait Connector: Send + Sync + 'static {
     }
 }
 
-pub(crate) type OpenedCommands = Arc<dyn CommandConnection>;
+pub type OpenedCommands = Arc<dyn CommandConnection>;
 
 /// A connection that carries subscriptions, and the receiver of its notices.
-pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
+pub type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
 
 /// A connection that carries commands. Calls from many tasks share it. Answers come in order.
 pub trait CommandConnection: Send + Sync + 'static {
@@ -334,29 +337,6 @@ impl<T> From<ConnectionFuture<'static, T>> for ResponseFuture<T> {
     fn from(future: ConnectionFuture<'static, T>) -> Self {
         ResponseFuture::Boxed(future)
     }
-}
-
-/// An event on a subscription's connection.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PubSubEvent {
-    /// The server confirmed the subscription.
-    Subscribed {
-        channel: Bytes,
-    },
-    /// The server ended the subscription, requested or not (the slot has moved, the master was
-    /// demoted).
-    Unsubscribed {
-        channel: Bytes,
-    },
-    /// The server refused the subscription (`MOVED`, `NOPERM`, unknown command).
-    Rejected {
-        channel: Bytes,
-        error: ServerError,
-    },
-    Message {
-        channel: Bytes,
-        payload: Bytes,
-    },
 }
 
 #[cfg(test)]

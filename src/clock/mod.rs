@@ -4,28 +4,24 @@
 //! Leases must also run down while the machine is suspended, which [`std::time::Instant`] does not
 //! guarantee. So the system clock here is `CLOCK_BOOTTIME` where that exists.
 
-#[cfg(feature = "embedded")]
-mod manual;
-
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, select};
 use rwlease_core::time::LocalInstant;
+#[cfg(feature = "embedded")]
+use rwlease_embedded::manual_clock::ManualClock;
 use tokio::sync::Notify;
 
-#[cfg(feature = "embedded")]
-pub(crate) use manual::ManualClock;
-
 /// Local time and sleep. One clock serves a whole client.
-pub(crate) trait Clock: Send + Sync + 'static {
+pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> LocalInstant;
 
     /// Resolves when `now()` has reached `until`, or a little later.
     fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()>;
 
-    /// As `sleep_until`, for a task that wakes now and then for the others: see [`SystemClock`].
+    /// As `sleep_until`, for a task that wakes now and then for the others: see `SystemClock`.
     fn watch_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         self.sleep_until(until)
     }
@@ -95,6 +91,17 @@ impl Clock for SystemClock {
                 tokio::time::sleep(left.min(SHORT_SLEEP)).await;
             }
         })
+    }
+}
+
+#[cfg(feature = "embedded")]
+impl Clock for ManualClock {
+    fn now(&self) -> LocalInstant {
+        self.now()
+    }
+
+    fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
+        self.sleep_until(until)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rwlease::embedded::{EmbeddedCluster, EmbeddedClusterBuilder};
-use rwlease::testing::{EmbeddedServers, PubSubConnection, PubSubEvent};
+use rwlease::testing::{PubSubConnection, PubSubEvent, embedded_connector};
 use rwlease_core::resp::{Command, RespValue};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -24,7 +24,7 @@ impl Engine {
     ) -> Engine {
         let cluster = builder.standalone().build();
         let (subscription, mut events) =
-            at_once(cluster.connector().subscribe(&cluster.addresses()[0], None)).unwrap();
+            at_once(embedded_connector(&cluster).subscribe(&cluster.addresses()[0], None)).unwrap();
         for channel in channels {
             at_once(subscription.subscribe(channel.as_bytes(), false)).unwrap();
             events.try_recv().unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rwlease::Slot;
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::testing::{CommandConnection, EmbeddedServers};
+use rwlease::testing::{CommandConnection, embedded_connector};
 use rwlease_core::resp::{Command, RespValue};
 use testkit::{Cluster, ClusterConfig, SlotMigration};
 use tokio::runtime::{Builder, Runtime};
@@ -151,7 +151,7 @@ impl Pair {
         let mut real = [SOURCE, TARGET].map(|node| RealConnection::to(cluster.node(node)));
         let judge = Judge::of(&mut real[SOURCE]);
         let engine = EmbeddedCluster::builder().masters(2).replicas(0).build();
-        let connector = engine.connector();
+        let connector = embedded_connector(&engine);
         let addresses = engine.addresses();
         let embedded = [SOURCE, TARGET]
             .map(|server| at_once(connector.connect(&addresses[server], None)).unwrap());

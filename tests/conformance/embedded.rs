@@ -7,8 +7,6 @@ use std::time::Duration;
 use conformance::lock_tests;
 use conformance::site::Servers;
 use futures::FutureExt;
-#[cfg(any(feature = "native", feature = "redis"))]
-use rwlease::embedded::{Delivery, NetworkMessage, NetworkModel, SimulatedNetwork};
 use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand};
 use rwlease::{Client, ClientBuilder, ErrorKind, Slot};
 #[cfg(any(
@@ -170,9 +168,6 @@ async fn connect_embedded_with_settings_for_urls_is_refused() {
     let engine = EmbeddedCluster::builder().manual_time().build();
     let connect = async |settings: ClientBuilder| settings.connect_embedded(&engine).await;
     crate::must_refuse(testkit::url_only_settings(), connect).await;
-    let host = SimulatedNetwork::new(&engine, Arc::new(Calm)).host(0, Duration::ZERO, 0);
-    let connect = async |settings: ClientBuilder| settings.connect_simulated(&host).await;
-    crate::must_refuse(testkit::url_only_settings(), connect).await;
 }
 
 /// The connections of the library send changed scripts.
@@ -237,14 +232,4 @@ async fn time_limits_of_the_router_are_checked() {
     let engine = EmbeddedCluster::new();
     crate::must_refuse(settings, async |it: ClientBuilder| it.connect_embedded(&engine).await)
         .await;
-}
-
-#[cfg(any(feature = "native", feature = "redis"))]
-struct Calm;
-
-#[cfg(any(feature = "native", feature = "redis"))]
-impl NetworkModel for Calm {
-    fn deliver(&self, _: &NetworkMessage<'_>) -> Delivery {
-        Delivery::default()
-    }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::embedded::{SimulatedHost, SimulatedNetwork};
 use rwlease::{Client, Redlock};
+use testkit::{SimulatedHost, SimulatedNetwork};
 use tokio::task::JoinHandle;
 
 use crate::census::Census;
@@ -182,7 +182,7 @@ async fn connect(plan: &Plan, host: &SimulatedHost, prefix: &str) -> rwlease::Re
     if let Some(folder) = &plan.scripts {
         settings = settings.scripts_from(folder).unwrap();
     }
-    settings
+    let settings = settings
         .key_prefix(prefix)
         .safety_margin(plan.margin)
         .lease(plan.lease)
@@ -192,7 +192,6 @@ async fn connect(plan: &Plan, host: &SimulatedHost, prefix: &str) -> rwlease::Re
         .claim_timeout(plan.window)
         .call_timeout(Duration::from_secs(4))
         .connect_timeout(Duration::from_millis(500))
-        .response_timeout(Duration::from_millis(400))
-        .connect_simulated(host)
-        .await
+        .response_timeout(Duration::from_millis(400));
+    host.connect(settings).await
 }

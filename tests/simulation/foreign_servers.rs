@@ -1,6 +1,7 @@
 //! Servers of another cluster at the addresses of known servers.
 
-use rwlease::embedded::{EmbeddedCluster, ServedCommand, SimulatedNetwork};
+use rwlease::embedded::{EmbeddedCluster, ServedCommand};
+use testkit::SimulatedNetwork;
 
 use crate::census::Census;
 use crate::verdict::Court;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::embedded::{Delivery, MessageKind, NetworkMessage, NetworkModel};
+use testkit::{Delivery, MessageKind, NetworkMessage, NetworkModel};
 
 use crate::census::Census;
 use crate::plan::{Fault, Plan};

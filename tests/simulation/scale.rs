@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::embedded::{
-    Delivery, EmbeddedCluster, MessageKind, NetworkMessage, NetworkModel, ServedCommand,
-    SimulatedHost, SimulatedNetwork,
-};
+use rwlease::embedded::{EmbeddedCluster, ServedCommand};
 use rwlease::{Client, Slot, WriteGuard};
+use testkit::{
+    Delivery, MessageKind, NetworkMessage, NetworkModel, SimulatedHost, SimulatedNetwork,
+};
 
 use crate::census::Census;
 
@@ -189,7 +189,7 @@ async fn start_client(number: u64, host: SimulatedHost, census: Census, guards: 
     host.sleep((LEASE / 3).mul_f64(fastrand::f64())).await;
     let lost = census.clone();
     let settings = Client::builder().lease(LEASE).on_lease_lost(move |_| lost.count("lost"));
-    let locks = settings.connect_simulated(&host).await.expect("all servers are well");
+    let locks = host.connect(settings).await.expect("all servers are well");
     for at in 0..HELD {
         let lock = locks.rwlock(format!("{HELD_PREFIX}{number}:{at}")).unwrap();
         let guard = lock.write().await.expect("nobody else wants it");

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::{Either, select};
-use rwlease::embedded::SimulatedHost;
 use rwlease::{
     Client, ErrorKind, Fairness, Lease, LockMode, ReadGuard, Redlock, ReleaseOutcome,
     RenewalPolicy, Slot, UpgradeAttempt, WriteGuard,
 };
+use testkit::SimulatedHost;
 
 use crate::census::Census;
 use crate::ledger::{Book, Claim};

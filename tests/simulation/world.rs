@@ -7,7 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use oracle::{Holder, LockHash};
 use rwlease::Slot;
-use rwlease::embedded::{EmbeddedCluster, ServedCommand, SimulatedNetwork};
+use rwlease::embedded::{EmbeddedCluster, ServedCommand};
+use testkit::SimulatedNetwork;
 
 use crate::census::Census;
 use crate::checker::Checker;

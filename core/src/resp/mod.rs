@@ -1,6 +1,7 @@
 //! What goes over a connection: commands, replies, and the shape that a reply must have.
 
 mod command;
+mod pub_sub;
 mod shape;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use crate::excerpt::{excerpt, excerpt_of};
 
 pub use command::{Command, EncodedScriptCall, push_header};
+pub use pub_sub::PubSubEvent;
 pub use shape::{GRANTED, ID_LEN, ProtocolError, ReplyShape, ScriptShape, server_ms};
 
 /// Where a server listens, as the client dials it (after address translation).

@@ -2,11 +2,20 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+
+#[cfg(feature = "__testing")]
+use rwlease_core::resp::Address;
 
 use super::{ClientBuilder, refuse};
+#[cfg(feature = "__testing")]
+use crate::backend::Connector;
+use crate::backend::embedded::EmbeddedConnector;
+#[cfg(feature = "__testing")]
 use crate::client::label::ClientLabel;
-use crate::embedded::{EmbeddedCluster, SimulatedHost};
+#[cfg(feature = "__testing")]
+use crate::clock::Clock;
+use crate::embedded::EmbeddedCluster;
 use crate::error::Result;
 use crate::lock::client::Client;
 use crate::locks::lock;
@@ -27,27 +36,31 @@ impl ClientBuilder {
     pub async fn connect_embedded(mut self, engine: &EmbeddedCluster) -> Result<Client> {
         refuse(self.given_with_urls(), "connect_embedded")?;
         self.router.seeds = engine.addresses();
-        Client::start(engine.connector(), engine.clock(), self.settings, self.router).await
+        let connector = Arc::new(EmbeddedConnector::new(engine));
+        Client::start(connector, engine.clock(), self.settings, self.router).await
     }
 
-    /// Connects from a host of a simulated network.
-    ///
-    /// The client's id comes from the network's seeded randomness, so a run can be repeated. A
-    /// client without a [label](ClientBuilder::label) of its own has no record.
+    /// Connects through this connector, by this clock, and with this id. A client without a
+    /// [label](ClientBuilder::label) of its own has no record.
     ///
     /// # Errors, Cancel safety
     ///
     /// As [`connect_embedded`](ClientBuilder::connect_embedded).
-    pub async fn connect_simulated(mut self, host: &SimulatedHost) -> Result<Client> {
-        refuse(self.given_with_urls(), "connect_simulated")?;
-        self.router.seeds = host.engine().addresses();
+    #[cfg(feature = "__testing")]
+    pub(crate) async fn connect_through(
+        mut self,
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        id: [u8; 11],
+        seeds: Vec<Address>,
+    ) -> Result<Client> {
+        refuse(self.given_with_urls(), "connect_through")?;
+        self.router.seeds = seeds;
         if self.settings.label == ClientLabel::HostAndPid {
             self.settings.label = ClientLabel::Text(String::new());
         }
-        let mut id = [0; 11];
-        fastrand::fill(&mut id);
         self.settings.id = Some(id);
-        Client::start(host.connector(), host.clock(), self.settings, self.router).await
+        Client::start(connector, clock, self.settings, self.router).await
     }
 
     /// Reads the scripts from a folder laid out as `lua/`, to try changed scripts without a build.

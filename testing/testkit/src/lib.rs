@@ -28,6 +28,8 @@ mod redis_py;
 mod sentinels;
 mod server;
 mod server_limit;
+#[cfg(feature = "embedded")]
+mod simulated_network;
 mod slot_migration;
 mod standalone;
 mod temp_folder;
@@ -61,6 +63,10 @@ pub use proxy::{CutPoint, Proxies, Proxy, ProxyFlow};
 pub use redis_py::RedisPy;
 pub use sentinels::{SentinelConfigForTest, SentinelDeployment};
 pub use server::{Certificates, Server, ServerSettings, Version, find_binary};
+#[cfg(feature = "embedded")]
+pub use simulated_network::{
+    Delivery, MessageKind, NetworkMessage, NetworkModel, SimulatedHost, SimulatedNetwork,
+};
 pub use slot_migration::SlotMigration;
 pub use standalone::StandaloneServer;
 pub use temp_folder::TempFolder;
