@@ -21,7 +21,7 @@ pub trait Clock: Send + Sync + 'static {
     /// Resolves when `now()` has reached `until`, or a little later.
     fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()>;
 
-    /// As `sleep_until`, for a task that wakes now and then for the others: see [`SystemClock`].
+    /// As `sleep_until`, for a task that wakes now and then for the others: see `SystemClock`.
     fn watch_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         self.sleep_until(until)
     }
