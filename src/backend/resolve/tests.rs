@@ -63,7 +63,7 @@ async fn resolver_addresses_after_a_lookup_that_panicked_begin_a_new_one() {
 }
 
 #[tokio::test]
-async fn resolver_places_keep_the_order_of_the_resolver_each_once() {
+async fn resolver_addresses_keep_their_order_as_places_each_once() {
     let found = [2, 1, 2].map(|last| SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 0));
     let resolver = Resolver::new(move |_| Ok(found.to_vec()));
     let places = timeout(LONG, resolver.places(&address(1))).await.unwrap();

@@ -24,8 +24,8 @@ use crate::router::telemetry;
 /// The known servers. All parts that open connections share it.
 pub(crate) struct Membership {
     known: RwLock<KnownCluster>,
-    /// Without a cluster: whether another process has replaced the one found first. All connections
-    /// are bound to the flag, so that none to the earlier process goes on.
+    /// Without a cluster: whether another process has replaced the one found first. The flag ends
+    /// all connections to the replaced process.
     term_ended: Mutex<Arc<AtomicBool>>,
     translation: AddressTranslator,
     limits: ConnectionLimits,
