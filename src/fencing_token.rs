@@ -43,7 +43,6 @@ impl FencingToken {
         (token > 0).then_some(FencingToken(token))
     }
 
-    /// The token of a grant of a lock that has tokens.
     pub(crate) fn of_grant(token: u64) -> FencingToken {
         FencingToken(token)
     }

@@ -65,10 +65,12 @@
 //! store that refuses lower [fencing tokens](FencingToken) protects the data, for example a
 //! [`FencedValue`].
 //!
-//! Every call fails with one type, [`Error`]. Its [`kind`](Error::kind) says what to do:
-//! [`TimedOut`](ErrorKind::TimedOut) and [`Unavailable`](ErrorKind::Unavailable) pass, try later;
-//! [`LeaseLost`](ErrorKind::LeaseLost) means stop; others are faults of the call or of the servers'
-//! configuration.
+//! Calls fail with one type, [`Error`]. An upgrade fails with [`UpgradeError`], which also has the
+//! guard that still reads. The [`kind`](Error::kind) says what to do: after
+//! [`TimedOut`](ErrorKind::TimedOut), [`AttemptsExhausted`](ErrorKind::AttemptsExhausted),
+//! [`QueueFull`](ErrorKind::QueueFull) and [`Unavailable`](ErrorKind::Unavailable) try later;
+//! [`LeaseLost`](ErrorKind::LeaseLost) and [`StaleToken`](ErrorKind::StaleToken) mean stop.
+//! `docs/errors.md` has all kinds.
 //!
 //! # Tests without a server
 //!
@@ -122,6 +124,9 @@
 //! - `docs/options.md` lists the options of clients and requests, with their defaults and ranges.
 //! - `docs/other-locks.md` has an example of each kind of lock without a page of its own.
 //! - `docs/errors.md` has what to do about each kind of error.
+//! - `docs/rwlock.md` and `docs/work.md` have upgrades, outcomes of a release, and work that fails.
+//! - `docs/testing.md` has tests with servers in the process.
+//! - `docs/migrating.md` has ways from other locks.
 //! - `docs/fencing.md` has stores that refuse stale holders: here, in SQL, in a script of your own.
 //! - `docs/caching.md`, `docs/semaphore.md`, `docs/leader-election.md` and `docs/transfer.md` are
 //!   about one kind of lock each.

@@ -1,7 +1,7 @@
 //! The servers in the process of `rwlease`: the same Lua scripts over an in-memory store. The crate
 //! `rwlease` connects to them, and its module `embedded` says how they differ from real ones.
 //!
-//! [`link`] is the way to the servers: what a backend of `rwlease` needs of a connection.
+//! `link` is the way to the servers: what a backend of `rwlease` needs of a connection.
 
 #![warn(missing_docs, missing_debug_implementations)]
 // The library does not panic or print, and it reads the time by its clock alone.

@@ -74,7 +74,6 @@ impl Drop for RecordTask {
     }
 }
 
-/// The record of a client that is alive.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRecord(Mutex<Option<RecordTask>>);
 

@@ -19,9 +19,7 @@ const SUBSCRIPTION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct AcquisitionRegistry {
     acquisitions: FxHashMap<u64, Arc<Acquisition>>,
-    /// The timers of leases and requests.
     leases: TimerQueue,
-    /// The timers of releases.
     releases: TimerQueue,
     /// The locks at which a call has left work over, by their keys.
     locks_to_grant: BTreeMap<Bytes, LockKey>,

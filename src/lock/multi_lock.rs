@@ -321,7 +321,7 @@ async fn take_in_turn(
                 }
             }
         }
-        let has_replied = silence.is_none();
+        let mut has_replied = silence.is_none();
         // The time is up. Before that, the request waits for a silent server as for a holder.
         if let Some(error) = silence.filter(|_| ends.is_some_and(|ends| clock.now() >= ends)) {
             return Err(match waited && was_cut_short(ends, began, clock.now()) {
@@ -367,6 +367,7 @@ async fn take_in_turn(
             if !is_unavailable || !was_silent || ends.is_some_and(|ends| now >= ends) {
                 return Err(error);
             }
+            has_replied = false;
         };
         held.extend(next.map(Hold));
         keep_until_lost(&mut held);

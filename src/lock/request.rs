@@ -209,6 +209,9 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// the replicas then copy what its disk had: see [`fsync`](Self::fsync). If the slot moves to
     /// another master, the replicas there confirm the lease at its next renewal.
     ///
+    /// Have one replica more than this number: while fewer are there, no lock is granted, and every
+    /// held lease ends.
+    ///
     /// It costs one trip from the master to its replicas. If fewer replicas confirm within 250 ms,
     /// the lock is released and the request fails with
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
@@ -218,7 +221,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     }
 
     /// Sets which servers must have the grant and each renewal on disk before they count. Default:
-    /// [`Fsync::None`], the client's unless set.
+    /// the client's, [`Fsync::None`] unless set.
     ///
     /// Without this, a master that restarts has lost the last second of its append-only file, or
     /// all since its last snapshot, and can grant a held lock again. It needs `appendonly yes` and
@@ -422,7 +425,9 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
 /// The setters of a request with `options`, `wait` and `cancel`.
 macro_rules! options {
     () => {
-        /// Sets the longest time to wait, for the whole request. Default: no limit.
+        /// Sets the longest time to wait, for the whole request. Default: no limit; of
+        /// `try_acquire` the client's [call timeout](crate::ClientBuilder::call_timeout), and of a
+        /// [`Redlock`](crate::Redlock) at most the member timeout.
         pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
             self.wait.timeout = Some(timeout);
             self

@@ -54,9 +54,9 @@ impl RwLock {
     /// Acquires the lock for reading. It waits without a limit unless [`timeout`](Acquire::timeout)
     /// sets one.
     ///
-    /// Acquiring it while this task holds the lock for writing deadlocks; use
-    /// [`ReentrantOwner`](crate::ReentrantOwner). [`Acquire`] documents the cost, the errors and
-    /// the cancel safety.
+    /// Acquiring it while this task holds the lock deadlocks: if it writes, always; if it reads, as
+    /// soon as a writer waits. Use [`ReentrantOwner`](crate::ReentrantOwner). [`Acquire`] documents
+    /// the cost, the errors and the cancel safety.
     pub fn read(&self) -> Acquire<'_, ReadGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }

@@ -236,20 +236,22 @@ impl ClusterAdapter {
             ReplyAction::NoScript if state.sends_source => Err(state.failed(
                 CallErrorKind::MalformedReply("unexpected reply to EVAL: NOSCRIPT".into()),
             )),
-            // The connection repeats calls and follows redirects up to its own limit. It may have
-            // sent the call before, and lost that answer.
             ReplyAction::NoScript => {
-                state.note_in_doubt(Doubt::of_attempt(not_after));
                 state.sends_source = true;
                 Ok(None)
             }
+            // The connection repeats calls and follows redirects up to its own limit. It may have
+            // sent the call before, and lost that answer.
             ReplyAction::Moved(_) | ReplyAction::Ask(_) => {
                 state.note_in_doubt(Doubt::of_attempt(not_after));
                 self.pause(state, deadline).await;
                 Ok(None)
             }
             ReplyAction::RetryLater { error, .. } => {
-                state.note_in_doubt(Doubt::of_attempt(not_after));
+                // A call that may arrive at any time is one that may be repeated.
+                if not_after > 0 {
+                    state.note_in_doubt(Doubt::of_attempt(not_after));
+                }
                 state.last_error = Some(error);
                 self.pause(state, deadline).await;
                 Ok(None)

@@ -67,7 +67,6 @@ pub(crate) fn emit_waiting_for_servers(error: &Error, left: Duration) {
     warn!(name: "rwlease.wait_for_servers", outcome = "waiting", %error, seconds_left, "waiting for servers");
 }
 
-/// A new client has found the servers that it waited for.
 pub(crate) fn emit_servers_found(waited: Duration) {
     let seconds = waited.as_secs_f64();
     info!(name: "rwlease.wait_for_servers", outcome = "found", seconds, "servers found");

@@ -56,7 +56,6 @@ impl AtomicGate {
         self.enter(|word| word & (OPEN | WRITER) == OPEN, ONE_READER + ONE_GRANT)
     }
 
-    /// Sets the writer from the queue.
     pub(super) fn enter_queued_writer(&self) -> bool {
         let free =
             |word| word & (OPEN | WRITES | WRITER) == OPEN | WRITES && word & READER_MASK == 0;

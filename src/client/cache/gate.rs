@@ -50,7 +50,6 @@ impl Gate {
             }
     }
 
-    /// Enters for the head of the local queue.
     pub(super) fn enter_queued(&self, mode: LockMode, now: LocalInstant) -> bool {
         self.can_grant_at(now)
             && match mode {

@@ -62,7 +62,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the prefix of a lock's name in its key. It must not have braces. Default: `rwlease:`.
+    /// Sets the prefix of a lock's name in its key: at most 128 bytes, without braces.
+    /// Default: `rwlease:`.
     ///
     /// All clients of a lock must use the same prefix.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -195,8 +196,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long one call is retried while the servers cannot serve it. Default: 10 s. After
-    /// that the call fails with [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Sets how long one call is retried while the servers cannot serve it, 1 ms to 1 h. Default:
+    /// 10 s. After that the call fails with [`Unavailable`](crate::ErrorKind::Unavailable).
     ///
     /// Calls are a try, also one of a request that waits by tries (as for a
     /// [`SetNxMutex`](crate::SetNxMutex)), a release and a query. A confirmation adds 250 ms for
@@ -206,9 +207,9 @@ impl ClientBuilder {
     /// It does not limit a request that waits in a queue. Without a
     /// [`timeout`](crate::Acquire::timeout), such a request waits without a limit for other
     /// holders, and also for servers that do not reply, are unreachable, load their data, redirect
-    /// to each other, or refuse writes because replicas are missing (`NOREPLICAS`). It fails at
-    /// once with an error that waiting cannot fix, such as a wrong password. A request whose grant
-    /// too few replicas or disks confirm in time fails with
+    /// to each other, or refuse writes because replicas are missing (`NOREPLICAS`). It fails within
+    /// two seconds with an error that waiting cannot fix, such as a wrong password. A request whose
+    /// grant too few replicas or disks confirm in time fails with
     /// [`Unavailable`](crate::ErrorKind::Unavailable) all the same: see
     /// [`Acquire::min_replicas`](crate::Acquire::min_replicas).
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
@@ -265,7 +266,7 @@ impl ClientBuilder {
     }
 
     /// Sets the maximum number of calls of this client that each server has to answer at the same
-    /// time, at least 1. Default: 256.
+    /// time, 1 to 1,048,576. Default: 256.
     ///
     /// A server answers 256 calls in a few milliseconds; a longer round trip can use more. Further
     /// calls wait here, first in, first out. A call whose deadline is near is not sent: it fails
@@ -339,8 +340,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the prefix of the name of a [`SetNxMutex`](crate::SetNxMutex) in its key. Default: no
-    /// prefix, so that the key is the key of other libraries.
+    /// Sets the prefix of the name of a [`SetNxMutex`](crate::SetNxMutex) in its key: at most 128
+    /// bytes, without braces. Default: no prefix, so that the key is the key of other libraries.
     ///
     /// All clients of a mutex must use the same prefix.
     pub fn set_nx_key_prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -348,23 +349,23 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how often the head of a queue polls. Default: 250 ms. Each place behind it adds the
-    /// same time.
+    /// Sets how often the head of a queue polls, 1 ms to 60 s. Default: 250 ms. Each place
+    /// behind it adds the same time.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.acquisition.polling.poll_interval = interval;
         self
     }
 
-    /// Sets how long the server keeps a waiter's place without a poll, at least three poll
-    /// intervals. Default: 10 s.
+    /// Sets how long the server keeps a waiter's place without a poll, 100 ms to 1 h and at
+    /// least three poll intervals. Default: 10 s.
     pub fn waiter_ttl(mut self, waiter_ttl: Duration) -> Self {
         self.settings.acquisition.polling.waiter_ttl = waiter_ttl;
         self
     }
 
-    /// Sets how long a grant waits for the claim of the waiter that it was pushed to, at most for
-    /// the requested lease. Default: 1.5 s, of which the default margin of long leases leaves one
-    /// second.
+    /// Sets how long a grant waits for the claim of the waiter that it was pushed to, 10 ms to 10
+    /// min, and at most for the requested lease. Default: 1.5 s, of which the default margin of
+    /// long leases leaves one second.
     ///
     /// A dead waiter costs the queue this time. Until the claim is answered, the waiter holds the
     /// lock for this time less the [margin](Self::safety_margin), or not at all if that is less

@@ -31,6 +31,7 @@ impl ClientBuilder {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a setting that is out of range or
     /// belongs to the connection (URLs, credentials, certificates,
     /// [`connect_timeout`](ClientBuilder::connect_timeout),
+    /// [`wait_for_servers`](ClientBuilder::wait_for_servers),
     /// [`max_in_flight`](ClientBuilder::max_in_flight),
     /// [`address_translator`](ClientBuilder::address_translator)), for
     /// [`min_replicas`](ClientBuilder::min_replicas) and [`fsync`](ClientBuilder::fsync), and

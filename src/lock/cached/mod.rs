@@ -81,7 +81,8 @@ impl CachedRwLock {
     /// Acquires the lock for reading. It waits without a limit unless
     /// [`timeout`](CachedAcquire::timeout) sets one.
     ///
-    /// Acquiring it while this task holds the lock for writing deadlocks.
+    /// Acquiring it while this task holds the lock deadlocks: if it writes, always; if it reads, as
+    /// soon as a writer waits.
     pub fn read(&self) -> CachedAcquire<'_, CachedReadGuard> {
         CachedAcquire::new(&self.entry)
     }

@@ -33,7 +33,8 @@ const MIN_CLEANUP_LEN: usize = 64;
 /// order. When the last write is released and reads are left, the lease becomes a read. When all
 /// are released, the lease ends.
 ///
-/// Clones are the same `ReentrantOwner`. Its requests for one lock run one after the other.
+/// Clones are the same `ReentrantOwner`. Tasks that share one do not exclude each other: make one
+/// for each task or request. Its requests for one lock run one after the other.
 /// Dropping a clone does not affect other clones.
 ///
 /// ```no_run

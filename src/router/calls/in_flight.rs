@@ -59,8 +59,8 @@ pub(crate) struct InFlightCall<'a> {
     refusal: Option<Refusal>,
 }
 
-/// A failure to connect that no retry at the same server can fix, and a refresh of the map since
-/// the first such failure: the map may be old, and the server another one or none of the cluster.
+/// A failure to connect that no retry at the same server can fix, and the refresh of the map that
+/// was requested then: the map may be old, and the server another one or none of the cluster.
 #[derive(Debug)]
 struct Refusal {
     address: Address,
@@ -83,7 +83,6 @@ struct CallTarget {
 /// How the script is named.
 #[derive(Clone, Copy, Debug, Default)]
 enum ScriptForm {
-    /// By its digest.
     #[default]
     Digest,
     /// The server does not know it: send the text, unless another caller has sent it meanwhile.
@@ -254,7 +253,7 @@ impl<'a> InFlightCall<'a> {
     /// Why a server takes no connection of this client, if no retry can fix that.
     fn refusal_by(&mut self, address: &Address) -> Option<ConnectionError> {
         let refusal = self.refusal.take().filter(|refusal| refusal.address == *address);
-        let dialled = || self.router.connections.dial_failure(address);
+        let dialled = || self.router.connections.resting_failure(address);
         refusal
             .map(|refusal| refusal.failure)
             .or_else(|| dialled().filter(|failure| failure.is_permanent))

@@ -8,7 +8,6 @@ use crate::router::bad_entries::BadEntry;
 use crate::router::cluster::slot_map::SlotMap;
 use crate::router::connections::server_info::text;
 
-/// A reply to `CLUSTER SLOTS`.
 #[derive(Debug)]
 pub(crate) struct ClusterSlots {
     pub(crate) map: SlotMap,
@@ -92,7 +91,6 @@ impl Reader<'_> {
     }
 }
 
-/// The slots of an entry, and its nodes.
 fn range(entry: &RespValue) -> Option<(Slot, Slot, &[RespValue])> {
     let RespValue::Array(items) = entry else {
         return None;

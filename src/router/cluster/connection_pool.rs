@@ -87,6 +87,13 @@ impl ConnectionPool {
         failed.last_error.as_deref().cloned()
     }
 
+    /// The failure of the last dial, until the server may be dialled again.
+    pub(crate) fn resting_failure(&self, address: &Address) -> Option<ConnectionError> {
+        let now = self.config.clock.now();
+        let is_resting = lock(&self.dials).get(address).is_some_and(|dial| now < dial.retry_at);
+        self.dial_failure(address).filter(|_| is_resting)
+    }
+
     /// The connection to this server. One task dials for all callers. Shortly after a failed dial,
     /// a patient caller waits for the next one, and another caller gets that failure.
     pub(crate) async fn connect(

@@ -56,7 +56,6 @@ impl SlotMap {
         }
     }
 
-    /// Makes a node the master of all slots from the first to the last one.
     pub(crate) fn assign(&mut self, first: Slot, last: Slot, master: &Address) {
         let master = self.index_of(master);
         self.masters[first.index()..=last.index()].fill(master);

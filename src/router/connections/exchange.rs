@@ -100,7 +100,6 @@ impl ServerConnection {
         self.single(|| self.node.call(command), permit, deadline).await
     }
 
-    /// As `call`, for a call of a script.
     pub(crate) async fn call_script(
         self: &Arc<Self>,
         permit: SendPermit<'_>,

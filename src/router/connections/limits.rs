@@ -11,7 +11,6 @@ use crate::backend::ConnectionError;
 use crate::backoff::{Backoff, scale};
 use crate::clock::Clock;
 
-/// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     /// The limit for opening a connection, its first answers included.

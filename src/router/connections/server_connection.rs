@@ -219,7 +219,8 @@ impl ServerConnection {
         let _ = self.term_ended.set(has_ended); // the first one stays
     }
 
-    /// Returns true if another server is the master by now.
+    /// Returns true if another server is the master by now, or another process has replaced this
+    /// one.
     pub(crate) fn is_superseded(&self) -> bool {
         self.term_ended.get().is_some_and(|has_ended| has_ended.load(Ordering::Acquire))
     }

@@ -10,7 +10,6 @@ use crate::backend::{AUTHENTICATION_FAILED, ConnectionError, is_auth_error};
 /// The identity that a server reports when a connection is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerIdentity {
-    /// A node of a cluster, with this id.
     ClusterNode(Box<str>),
     /// A server without cluster mode.
     Standalone,

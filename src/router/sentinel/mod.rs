@@ -77,7 +77,6 @@ struct SentinelState {
     is_closed: bool,
 }
 
-/// The master, as sentinels report it.
 #[derive(Debug)]
 pub(crate) struct SentinelMaster {
     pub(crate) address: Address,

@@ -28,7 +28,6 @@ use crate::router::telemetry;
 /// How often the link checks its connection.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The commands of the manager to a link.
 #[derive(Debug)]
 pub(super) enum LinkCommand {
     Subscribe { channel: Bytes, asking: bool },

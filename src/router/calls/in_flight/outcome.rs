@@ -97,7 +97,8 @@ impl InFlightCall<'_> {
     /// Turns to the current master of the slot while a refresh of the map runs, and fails if that
     /// has found no other one.
     fn on_refusal(&mut self, address: &Address, failure: ConnectionError) -> Result<(), CallError> {
-        let refresh = match self.refusal.take().map(|earlier| earlier.refresh) {
+        let earlier = self.refusal.take().filter(|earlier| earlier.address == *address);
+        let refresh = match earlier.map(|earlier| earlier.refresh) {
             Some(refresh) if refresh.clone().now_or_never().is_some() => {
                 return Err(self.unconnected(failure));
             }
