@@ -16,6 +16,17 @@ fn address(port: u16) -> Address {
     Address { host: "a.invalid".into(), port }
 }
 
+/// Waits until that many lookups have begun, each in a thread of its own.
+async fn until_begun(begun: &AtomicUsize, lookups: usize) {
+    let wait = async {
+        while begun.load(Ordering::Relaxed) < lookups {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LONG, wait).await.expect("a thread for the lookup");
+    assert_eq!(begun.load(Ordering::Relaxed), lookups);
+}
+
 #[tokio::test]
 async fn resolver_addresses_join_a_lookup_that_hangs() {
     let begun = Arc::new(AtomicUsize::new(0));
@@ -30,13 +41,13 @@ async fn resolver_addresses_join_a_lookup_that_hangs() {
         let dial = timeout(Duration::from_millis(10), resolver.addresses(&address(port))).await;
         assert!(dial.is_err(), "it hangs");
     }
-    assert_eq!(begun.load(Ordering::Relaxed), 1);
+    until_begun(&begun, 1).await;
     // It is stuck.
     resolver.max_lookup_time = Duration::from_millis(1);
     let dial = timeout(Duration::from_millis(10), resolver.addresses(&address(1))).await;
     assert!(dial.is_err(), "it hangs");
     resolver.max_lookup_time = LONG;
-    assert_eq!(begun.load(Ordering::Relaxed), 2);
+    until_begun(&begun, 2).await;
     // The last one gets the answer, with its own port.
     let at = address(7);
     let mut last = Box::pin(resolver.addresses(&at));

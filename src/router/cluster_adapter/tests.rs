@@ -86,7 +86,7 @@ impl Server {
                 format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", self.port)
             }
             "TIME" => format!("*2\r\n$10\r\n{NOW_S}\r\n$1\r\n0\r\n"),
-            "EVALSHA" => {
+            "EVALSHA" | "EVAL" => {
                 self.scripts.lock().unwrap().push(command[5].clone());
                 format!("+released {} 0\r\n", NOW_S * 1000)
             }
