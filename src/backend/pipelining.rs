@@ -151,7 +151,6 @@ impl PipelineQueue {
         self.believed(outcome)
     }
 
-    /// An outcome that is not believed is unknown.
     fn believed(&self, outcome: PipelineResult) -> PipelineResult {
         match self.out_of_step.get() {
             Some(failure) if outcome.is_ok() => {

@@ -201,14 +201,9 @@ impl Router {
         }))
     }
 
-    /// Sends one call to the master of its slot, and returns its answer before the deadline.
-    ///
-    /// With a confirmation, the answer says whether that came. Such a call uses separate
-    /// connections, so that it blocks no other calls. Every attempt passes the gate before it is
-    /// sent.
-    ///
-    /// If the future is dropped, a command may stay under way. It can arrive until the call's
-    /// `not_after`.
+    /// Sends one call to the master of its slot. With a confirmation it uses separate connections,
+    /// so that it blocks no other calls. Every attempt passes the gate before it is sent. If the
+    /// future is dropped, a command can arrive until the call's `not_after`.
     pub(crate) async fn call_with(
         &self,
         call: &Call,

@@ -35,7 +35,6 @@ pub(super) fn text_in(value: Value) -> Option<Bytes> {
     text(value).ok()
 }
 
-/// The text in a value, or else the value.
 fn text(value: Value) -> Result<Bytes, Value> {
     match value {
         Value::BulkString(bytes) => Ok(bytes.into()),

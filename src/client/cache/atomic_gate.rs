@@ -111,7 +111,6 @@ impl AtomicGate {
         self.0.fetch_and(!OPEN, Ordering::AcqRel);
     }
 
-    /// Closes the gate for good.
     pub(super) fn close(&self) -> GateSnapshot {
         self.0.fetch_or(NOTIFY_LAST, Ordering::AcqRel);
         GateSnapshot(self.0.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN)

@@ -19,9 +19,8 @@ impl Topology {
     /// Finds the deployment. If that fails, searches again until `wait` has passed since the
     /// beginning. Without `wait`, searches once.
     ///
-    /// The first search has all the time that it needs, so that no `wait` is too short for a search
-    /// that succeeds without it. A failure that no later start of a server can mend ends the wait
-    /// at once.
+    /// The first search has all the time that it needs. A failure that no later start of a server
+    /// can mend ends the wait at once.
     pub(crate) async fn discover_within(&self, wait: Option<Duration>) -> Result<(), Error> {
         let began = self.clock.now();
         let mut last = match self.discover().await {

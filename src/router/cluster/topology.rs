@@ -189,7 +189,6 @@ impl Topology {
         self.clock.sleep_until(self.clock.now().saturating_add(pause)).await;
     }
 
-    /// Of the first views, the one to install.
     pub(crate) fn first_choice(&self, views: &[NodeView]) -> Option<NodeView> {
         self.membership.known().choose(views, &HashSet::new()).cloned()
     }

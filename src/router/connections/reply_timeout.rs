@@ -14,10 +14,9 @@ const MAX_EXTRA_WAIT: Duration = Duration::from_millis(100);
 
 /// Resolves when the time is up and what arrived by then has been read.
 ///
-/// A runtime stands still if work blocks it, or if its machine is overloaded or suspended.
-/// Afterwards its timers and the replies of servers are ready at the same time. A timer that runs
-/// first is no evidence against the server. So the readers get to run, and get as much extra time
-/// as the timer was late.
+/// After a runtime stood still, its timers and the replies of servers are ready at the same time. A
+/// timer that runs first is no evidence against the server. So the readers get to run, and get as
+/// much extra time as the timer was late.
 ///
 /// Poll it after the work that it limits, each time.
 pub(crate) async fn reply_timeout(clock: &dyn Clock, until: LocalInstant) {

@@ -133,7 +133,6 @@ impl PermitPool {
 }
 
 impl SendPermit<'_> {
-    /// Takes the permit, for [`ServerConnection::return_permit`].
     pub(super) fn take(self) -> PermitPool {
         let pool = self.pool;
         mem::forget(self);

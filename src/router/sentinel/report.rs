@@ -194,7 +194,6 @@ fn read_address(
     Some(translation.address(host?, port, source))
 }
 
-/// The value of a field in a list of names and values.
 fn field<'a>(reply: &'a RespValue, name: &str) -> Option<&'a str> {
     let RespValue::Array(items) = reply else {
         return None;
