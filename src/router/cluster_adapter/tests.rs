@@ -101,7 +101,14 @@ impl Server {
 
     /// One call with a deadline of a second, over its own connection.
     async fn call(&self, within: Duration) -> Result<CallReply, CallError> {
-        let shared = self.connect().await;
+        self.call_over(&self.connect().await, within).await
+    }
+
+    async fn call_over(
+        &self,
+        shared: &ClusterAdapter,
+        within: Duration,
+    ) -> Result<CallReply, CallError> {
         let now = shared.clock.now();
         let call = Call {
             script: ScriptName::Release,
@@ -179,6 +186,16 @@ async fn a_refused_script_is_in_doubt() {
     let error = server.call(Duration::from_secs(20)).await.unwrap_err();
     assert!(matches!(error.kind, CallErrorKind::Rejected(_)), "{error:?}");
     assert!(matches!(error.in_doubt, Doubt::Until(ms) if ms > NOW_S * 1000), "{error:?}");
+}
+
+#[tokio::test]
+async fn call_after_close_is_not_sent() {
+    let server = Server::start(0, "").await;
+    let shared = server.connect().await;
+    shared.close();
+    let error = server.call_over(&shared, Duration::from_secs(1)).await.unwrap_err();
+    assert!(matches!(error.kind, CallErrorKind::Closed), "{error}");
+    assert!(server.scripts().is_empty());
 }
 
 #[tokio::test]

@@ -155,3 +155,19 @@ async fn address_is_doubted_only_until_its_server_was_reached() {
         assert_eq!(source.contains("announced by"), !was_reached, "{source}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn connect_that_waits_for_servers_ends_at_once_at_a_wrong_password() {
+    let fakes = FakeCluster::new(&[ALL]);
+    fakes.set_dial_behavior("a", DialBehavior::WrongPassword);
+    let clock = TestClock::start();
+    let settings = RouterConfig {
+        seeds: vec![address("a")],
+        scripts: scripts(),
+        wait_for_servers: Some(Duration::from_secs(60)),
+        ..RouterConfig::default()
+    };
+    let start = clock.now();
+    assert!(Router::connect(Arc::new(fakes), clock.clone(), settings).await.is_err());
+    assert!(clock.now().saturating_duration_since(start) < Duration::from_secs(1));
+}
