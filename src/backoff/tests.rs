@@ -5,7 +5,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[test]
-fn a_pause_doubles_up_to_the_longest() {
+fn retry_pause_doubles_up_to_the_longest() {
     let backoff = Backoff::new(ms(20), ms(1_000));
     let whole: Vec<_> = (0..8).map(|before| backoff.without_jitter(before)).collect();
     assert_eq!(whole, [20, 40, 80, 160, 320, 640, 1_000, 1_000].map(ms));
@@ -14,7 +14,7 @@ fn a_pause_doubles_up_to_the_longest() {
 }
 
 #[test]
-fn no_pause_is_too_long_to_compute() {
+fn no_retry_pause_is_too_long_to_compute() {
     let longest = Backoff::new(Duration::MAX, Duration::MAX);
     assert_eq!([0, 1, u32::MAX].map(|before| longest.without_jitter(before)), [Duration::MAX; 3]);
     assert_eq!(scale(Duration::MAX, 1.0), Duration::MAX);

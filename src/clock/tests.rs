@@ -57,7 +57,7 @@ fn clock_notification_is_due_once_in_a_short_sleep() {
 }
 
 #[test]
-fn rounded_down_is_a_multiple_of_the_period() {
+fn lease_time_rounded_down_is_a_multiple_of_the_period() {
     let at = |ms| LocalInstant::from_duration(Duration::from_millis(ms));
     assert_eq!(at(59).rounded_down(Duration::from_millis(20)), at(40));
     assert_eq!(at(60).rounded_down(Duration::from_millis(20)), at(60));

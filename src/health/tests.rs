@@ -12,7 +12,7 @@ impl Drop for Worse {
 }
 
 #[test]
-fn catch_of_any_panic_returns_its_message() {
+fn client_catch_of_any_panic_returns_its_message() {
     let message = |call: fn()| catch(call).unwrap_err();
     assert_eq!(message(|| panic!("text")), "text");
     assert_eq!(message(|| panic!("{}", 1)), "1");

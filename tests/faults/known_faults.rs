@@ -488,7 +488,7 @@ fn fault(at: Nanos, until: Nanos, struck: &[usize], far: &[usize]) -> Fault {
 }
 
 #[test]
-fn each_promise_is_broken_by_its_fault_and_not_without() {
+fn each_lock_promise_is_broken_by_its_fault_and_not_without() {
     const GOOD: &str = "1 R 0 7 w, 2 G 0 10 40, 5 E 0 held, 6 X 0 Released";
     const RIVAL: &str = "1 R 0 7 w, 50 G 0 11 1000, 60 E 0 held, 61 X 0 Released";
     let of = |promise| -> Vec<&str> {
@@ -550,7 +550,7 @@ fn lease_loss_noticed_late_by_a_paused_worker_is_counted_only() {
 }
 
 #[test]
-fn a_worker_that_was_cut_off_is_excused_and_the_others_are_not() {
+fn a_client_worker_that_was_cut_off_is_excused_and_the_others_are_not() {
     let late = |worker: usize| {
         let mut cut = fault(10, 50_000, &[], &[worker]);
         cut.out = Vec::new();

@@ -60,7 +60,7 @@ fn rwlock_write_from_many_threads_is_exclusive() {
 
 /// What each request does is tested where it is awaited. Here the thread has no runtime.
 #[test]
-fn wait_returns_what_awaiting_the_request_returns() {
+fn lock_wait_returns_what_awaiting_the_request_returns() {
     let Bench { one, other, .. } = &Bench::new();
     let (mine, theirs) = (one.rwlock("lock").unwrap(), other.rwlock("lock").unwrap());
     let reading = mine.write().lease(2 * LONG).wait().unwrap().downgrade().wait().unwrap();

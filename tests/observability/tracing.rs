@@ -320,7 +320,7 @@ async fn a_quorum_tells_of_its_own_risk_and_loss_once() {
 }
 
 #[test]
-fn each_event_has_a_documented_message() {
+fn each_client_event_has_a_documented_message() {
     let source = crate::source();
     let squeezed = |text: &str| text.split_whitespace().collect::<String>();
     let documented: Vec<String> =

@@ -118,7 +118,7 @@ fn acquire_without_not_after_is_granted_too_late() {
 
 /// Each rule of the judge finds a fault in the scripts by itself.
 #[test]
-fn the_judge_of_histories_finds_faults_by_itself() {
+fn the_lock_judge_of_histories_finds_faults_by_itself() {
     const MINTS: &str = "math.max(number('fence') + 1, now_us)";
     let cases: [(&str, &[mutants::Change]); 4] = [
         (

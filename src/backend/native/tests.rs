@@ -226,7 +226,7 @@ async fn dropped_node_closes_its_connection_after_the_last_call() {
 }
 
 #[tokio::test]
-async fn messages_go_to_the_handler_and_the_rest_is_told() {
+async fn connection_messages_go_to_the_handler_and_the_rest_is_told() {
     let (ours, mut server) = duplex(ROOM);
     let (notify, mut notices) = mpsc::unbounded_channel();
     let handler = Arc::new(OnceLock::new());

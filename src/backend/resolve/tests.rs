@@ -28,7 +28,7 @@ async fn until_begun(begun: &AtomicUsize, lookups: usize) {
 }
 
 #[tokio::test]
-async fn resolver_addresses_join_a_lookup_that_hangs() {
+async fn connect_resolver_addresses_join_a_lookup_that_hangs() {
     let begun = Arc::new(AtomicUsize::new(0));
     let (release, held) = mpsc::channel::<()>();
     let (counter, held) = (begun.clone(), std::sync::Mutex::new(held));
@@ -62,7 +62,7 @@ async fn resolver_addresses_join_a_lookup_that_hangs() {
 }
 
 #[tokio::test]
-async fn resolver_addresses_after_a_lookup_that_panicked_begin_a_new_one() {
+async fn connect_resolver_addresses_after_a_lookup_that_panicked_begin_a_new_one() {
     let begun = Arc::new(AtomicUsize::new(0));
     let counter = begun.clone();
     let resolver = Resolver::new(move |_| match counter.fetch_add(1, Ordering::Relaxed) {
@@ -74,7 +74,7 @@ async fn resolver_addresses_after_a_lookup_that_panicked_begin_a_new_one() {
 }
 
 #[tokio::test]
-async fn resolver_addresses_keep_their_order_as_places_each_once() {
+async fn connect_resolver_addresses_keep_their_order_each_once() {
     let found = [2, 1, 2].map(|last| SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 0));
     let resolver = Resolver::new(move |_| Ok(found.to_vec()));
     let places = timeout(LONG, resolver.places(&address(1))).await.unwrap();

@@ -121,7 +121,7 @@ fn each_lock_to_grant_is_taken_once() {
 }
 
 #[test]
-fn agenda_take_returns_earliest_wake_time_of_each_acquisition_in_order() {
+fn client_agenda_take_returns_earliest_wake_time_of_each_acquisition_in_order() {
     let mut agenda = TimerQueue::default();
     agenda.insert_earlier(1, at(30));
     agenda.insert_earlier(2, at(20));
@@ -137,7 +137,7 @@ fn agenda_take_returns_earliest_wake_time_of_each_acquisition_in_order() {
 }
 
 #[test]
-fn agenda_forget_removes_every_wake_time_of_the_acquisition() {
+fn client_agenda_forget_removes_every_wake_time_of_the_acquisition() {
     let mut agenda = TimerQueue::default();
     for number in 0..100_000 {
         agenda.insert_earlier(number, at(30_000 + number));

@@ -6,7 +6,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[test]
-fn pauses_grow_up_to_the_longest() {
+fn retry_pauses_grow_up_to_the_longest() {
     let retry = RetryPolicy::exponential(ms(10), ms(100)).jitter(0.5);
     let pauses: Vec<_> = (1..7).map(|made| retry.pause(made, 0.0)).collect();
     assert_eq!(pauses, [ms(10), ms(20), ms(40), ms(80), ms(100), ms(100)]);

@@ -66,6 +66,10 @@ impl fmt::Display for TimeLimit {
     }
 }
 
+/// After this many redirects in a row something is wrong: a call pauses between attempts, and a
+/// subscription between joins.
+pub(crate) const FREE_REDIRECTS: u32 = 3;
+
 /// How long a server is left alone after a failed dial, and a channel after a failed join.
 pub(crate) const DIAL_BACKOFF: Backoff =
     Backoff::new(Duration::from_millis(20), Duration::from_secs(1));

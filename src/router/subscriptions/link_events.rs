@@ -10,7 +10,7 @@ use rwlease_core::slot::Slot;
 use crate::backend::PubSubEvent;
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::error_reply::moved_target;
-use crate::router::connections::limits::{DIAL_BACKOFF, redial_pause};
+use crate::router::connections::limits::{DIAL_BACKOFF, FREE_REDIRECTS, redial_pause};
 use crate::router::subscriptions::SubscriptionEvent;
 use crate::router::subscriptions::link::{LinkCommand, LinkEvent, LinkEventKind};
 use crate::router::subscriptions::manager::{SubscriptionManager, TargetState};
@@ -19,10 +19,6 @@ use crate::router::telemetry;
 /// When a server that does not support or does not permit shard subscriptions is tried again: it
 /// may have been upgraded.
 const UNSUPPORTED_RETRY: Duration = Duration::from_secs(60);
-
-/// After this number of redirects in a row, two servers redirect to each other, and the joins
-/// pause.
-const FREE_REDIRECTS: u32 = 3;
 
 impl SubscriptionManager {
     pub(super) fn on_link_event(&mut self, LinkEvent { address, id, kind: what }: LinkEvent) {

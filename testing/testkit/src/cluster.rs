@@ -273,15 +273,6 @@ impl Cluster {
         view.0.iter().filter_map(told).collect()
     }
 
-    /// The number of replicas to which a master sends what it writes.
-    pub async fn replicas_in_step(&self, master: usize) -> Result<usize> {
-        let info = self.nodes[master].info("replication").await?;
-        let is_online = |(name, value): &(&String, &String)| {
-            name.starts_with("slave") && value.contains("state=online")
-        };
-        Ok(info.iter().filter(is_online).count())
-    }
-
     /// Fails if a master's running replicas are not all in step.
     async fn check_replicas(&self, story: ClusterRoles) -> Result {
         for (&master, role) in story.iter().filter(|(number, _)| self.nodes[**number].is_running())
@@ -292,7 +283,7 @@ impl Cluster {
                 .values()
                 .filter(|role| matches!(role, Role::Replica { of } if of == id))
                 .count();
-            let online = self.replicas_in_step(master).await?;
+            let online = self.nodes[master].replicas_in_step().await?;
             if online < expected {
                 let told = format!("{online} of {expected} replicas of {master} are in step");
                 return Err(Error::new(told));

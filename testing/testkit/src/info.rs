@@ -21,6 +21,12 @@ pub fn scripts_run(stats: &BTreeMap<String, CommandStat>) -> u64 {
 }
 
 impl Server {
+    /// The number of replicas to which this master sends what it writes.
+    pub async fn replicas_in_step(&self) -> Result<usize> {
+        let info = self.info("replication").await?;
+        Ok(info.values().filter(|value| value.contains("state=online")).count())
+    }
+
     /// The fields of a section of `INFO`.
     pub async fn info(&self, section: &str) -> Result<BTreeMap<String, String>> {
         let text: String = self.run_words(&format!("INFO {section}")).await?;

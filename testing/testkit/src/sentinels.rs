@@ -240,11 +240,9 @@ async fn wait_replicas_synced(master: &Server, replicas: usize) -> Result {
 }
 
 async fn replicas_synced(master: &Server, replicas: usize) -> Result {
-    let info = master.info("replication").await?;
-    let online = info.values().filter(|value| value.contains("state=online")).count();
-    match online == replicas {
-        true => Ok(()),
-        false => Err(Error::new(format!("{online} replicas are in step: {info:?}"))),
+    match master.replicas_in_step().await? {
+        online if online == replicas => Ok(()),
+        online => Err(Error::new(format!("{online} replicas are in step"))),
     }
 }
 

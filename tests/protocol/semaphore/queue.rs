@@ -4,7 +4,7 @@ use super::super::fixture::{Expect, GRANTS, HERE, TAG, id};
 use super::bench::Bench;
 
 #[test]
-fn small_requests_do_not_pass_a_big_one() {
+fn small_semaphore_requests_do_not_pass_a_big_one() {
     let mut bench = Bench::with_ann(4);
     bench.take("bob1", 4).granted();
     let big = bench.wait("cid1", 8).queued();

@@ -209,7 +209,7 @@ fn ssubscribe_push_settles_earlier_joins_but_not_an_expected_reply() {
 }
 
 #[test]
-fn confirmation_that_nobody_requested_is_refused() {
+fn connection_refuses_a_confirmation_that_nobody_requested() {
     let mut expectations = expecting([join("a"), leave("a")]);
     notice(expectations.on_frame(push("ssubscribe", "a"), ALL).unwrap());
     for unasked in ["a", "b"] {

@@ -18,10 +18,9 @@ use crate::router::calls::script_upload::NoScriptReply;
 use crate::router::calls::{ATTEMPT_BACKOFF, call_error, unconnected};
 use crate::router::cluster::refresh::RefreshSource;
 use crate::router::connections::exchange::TimedReply;
+use crate::router::connections::limits::FREE_REDIRECTS;
 use crate::router::telemetry;
 
-/// After this many redirects in a row something is wrong, and the call pauses between attempts.
-const FREE_REDIRECTS: u32 = 3;
 /// After this number of redirects in a row, two servers redirect to each other.
 const MAX_REDIRECTS: u32 = 16;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);

@@ -30,7 +30,7 @@ fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
 }
 
 #[test]
-fn subscription_of_each_channel_is_confirmed_once() {
+fn client_subscription_of_each_channel_is_confirmed_once() {
     let (mut joins, channel) = (sent("a"), Bytes::from("a"));
     joins.mark_sent(at(1), channel.clone(), false);
     joins.leave(&channel);

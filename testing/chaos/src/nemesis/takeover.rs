@@ -103,7 +103,7 @@ impl Takeover {
                     let link = cluster.node(self.old).info("replication").await?;
                     let is_up = link.get("master_link_status").is_some_and(|link| link == "up");
                     // A master can count a replica that still loads what it was sent.
-                    if is_up && cluster.replicas_in_step(self.new).await? > 0 {
+                    if is_up && cluster.node(self.new).replicas_in_step().await? > 0 {
                         return Ok(());
                     }
                 }
